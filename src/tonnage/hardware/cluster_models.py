@@ -1,0 +1,107 @@
+"""The shape of cluster.yaml. The JSON Schema for editors is generated from these models."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from tonnage.hardware.quantities import (
+    BYTES_PATTERN,
+    RATE_PATTERN,
+    SECONDS_PATTERN,
+    parse_bytes,
+    parse_rate,
+    parse_seconds,
+)
+
+
+def _quantity(parse: Callable[[object], int | float]) -> BeforeValidator:
+    def read(text: object) -> int | float:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise PydanticCustomError("quantity", "{reason}", {"reason": str(error)}) from error
+
+    return BeforeValidator(read)
+
+
+def _pattern(pattern: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
+
+
+Bytes = Annotated[int, _quantity(parse_bytes), Field(gt=0), _pattern(BYTES_PATTERN, "512 GiB")]
+Rate = Annotated[int, _quantity(parse_rate), Field(gt=0), _pattern(RATE_PATTERN, "400 Gbit/s")]
+Seconds = Annotated[float, _quantity(parse_seconds), _pattern(SECONDS_PATTERN, "2 us")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=63)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class GpuGroup(Section):
+    """Equal GPUs of a node."""
+
+    model: str = Field(description="Name of the GPU as `tonnage gpus` lists it.", examples=["H200", "RTX 4090"])
+    count: int = Field(1, ge=1, le=1024, description="How many of them.")
+
+
+class Cpu(Section):
+    """The processors of a node."""
+
+    cores: int = Field(ge=1, description="Physical cores, all sockets together.")
+    sockets: int = Field(1, ge=1, description="Number of processors.")
+
+
+class LinkSection(Section):
+    """A connection: of GPUs inside a node, or of nodes."""
+
+    kind: str = Field(
+        description="`nvlink`, `infinity_fabric` or `pcie` inside a node; "
+        "`ethernet`, `infiniband`, `roce` or any other word between nodes.",
+        examples=["nvlink", "pcie", "infiniband", "ethernet"],
+    )
+    between: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="What it connects. Inside a node: `gpu0`, `gpu1`, `host`, or a switch of the node; "
+        "left out, `pcie` connects each GPU with the host and any other kind all GPUs. "
+        "Between nodes: names of nodes, of one node of several (`box-2`) or of switches; `all` means every node.",
+    )
+    generation: int | None = Field(None, ge=1, le=6, description="PCIe or NVLink generation.")
+    lanes: int | None = Field(None, ge=1, le=32, description="PCIe lanes.")
+    bandwidth: Rate | None = Field(
+        None, description="Of one direction. Left out, PCIe and NVLink take it from generation, lanes and catalogue."
+    )
+    bandwidth_matrix: list[list[Rate | None]] | None = Field(
+        None,
+        description="Instead of `bandwidth`: a row for each member of `between`, from row to column; null for no link.",
+    )
+    latency: Seconds | None = Field(None, description="Of one message in one direction.")
+    shared: bool = Field(False, description="All traffic divides the bandwidth, as on a bus or an uplink.")
+
+
+class NodeSection(Section):
+    """One machine, or `count` equal machines."""
+
+    name: Name = Field(description="Name of the node; with a count above 1 the nodes are called NAME-0, NAME-1, ...")
+    count: int = Field(1, ge=1, le=100_000, description="How many equal nodes.")
+    gpus: list[GpuGroup] = Field([], description="GPUs, numbered gpu0, gpu1, ... in this order; none for a CPU node.")
+    cpu: Cpu = Field(description="Processors.")
+    memory: Bytes = Field(description="Main memory.")
+    switches: list[Name] = Field([], description="Switches inside the node, such as PCIe switches, for use in links.")
+    links: list[LinkSection] = Field([], description="Links inside the node.")
+    labels: dict[str, str] = Field({}, description="Free names and values, for selecting nodes.")
+    engine: str | None = Field(None, description="Where programs for this node are sent.", examples=["slurm", "local"])
+    price_usd_hour: float | None = Field(None, ge=0, description="Price of the whole node for an hour.")
+    power_watts: float | None = Field(None, gt=0, description="Power that the whole node may draw.")
+
+
+class ClusterFile(Section):
+    """A cluster: its nodes and how they are connected."""
+
+    name: Name = Field("cluster", description="Name of the cluster.")
+    nodes: list[NodeSection] = Field(min_length=1, description="The machines.")
+    switches: list[Name] = Field([], description="Network switches, for use in links.")
+    links: list[LinkSection] = Field([], description="Links between nodes.")

@@ -1,0 +1,44 @@
+"""Sizes, rates and times as people write them in files: `2 TiB`, `400 Gbit/s`, `2 us`. The unit is always asked for."""
+
+import re
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_PREFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+BYTES_PATTERN = rf"^{_NUMBER} ?([KMGT]i?)?B$"
+RATE_PATTERN = rf"^{_NUMBER} ?([KMGT]bit/s|[KMGT]i?B/s)$"
+SECONDS_PATTERN = rf"^{_NUMBER} ?(ns|us|ms|s)$"
+
+
+def parse_bytes(text: object) -> int:
+    """`2 TiB` as bytes; `ValueError` with one sentence for anything else."""
+    number, unit = _split(text, BYTES_PATTERN, "a size with its unit, such as 512 GiB")
+    return round(number * _factor(unit.removesuffix("B")))
+
+
+def parse_rate(text: object) -> int:
+    """`400 Gbit/s` or `50 GB/s` as bytes per second."""
+    number, unit = _split(text, RATE_PATTERN, "a rate with its unit, such as 400 Gbit/s or 50 GB/s")
+    if unit.endswith("bit/s"):
+        return round(number * _factor(unit.removesuffix("bit/s")) / 8)
+    return round(number * _factor(unit.removesuffix("B/s")))
+
+
+def parse_seconds(text: object) -> float:
+    """`2 us` as seconds."""
+    number, unit = _split(text, SECONDS_PATTERN, "a time with its unit, such as 2 us")
+    return number * _SECONDS[unit]
+
+
+def _split(text: object, pattern: str, wanted: str) -> tuple[float, str]:
+    if not isinstance(text, str) or not re.match(pattern, text):
+        raise ValueError(f"must be {wanted}, not {text!r:.40}")
+    number = re.match(_NUMBER, text)
+    assert number is not None  # every pattern starts with it
+    return float(number.group()), text[number.end() :].strip()
+
+
+def _factor(prefix: str) -> int:
+    return _BINARY[prefix] if prefix in _BINARY else _PREFIXES[prefix]

@@ -1,0 +1,309 @@
+"""Makes Python code believe that there is a CUDA device: `cuda` means the virtual GPU, whose tensors are meta tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tonnage.program.virtual_gpu.errors import DataDependent
+from tonnage.program.virtual_gpu.operators import OperatorMode
+from tonnage.program.virtual_gpu.values import Unknown
+
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+CPU = torch.device("cpu")
+Handler = Callable[["DeviceMode", Any, Sequence[Any], dict[str, Any]], Any]
+_HANDLERS: dict[Any, Handler] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            _HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+class DeviceMode(TorchFunctionMode):
+    """Translates between the devices the program names and the tensors there are."""
+
+    def __init__(self, operators: OperatorMode) -> None:
+        super().__init__()
+        self.operators = operators
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+        kwargs = kwargs or {}
+        handler = _HANDLERS.get(func)
+        if handler is not None:
+            return handler(self, func, args, kwargs)
+        if "device" in kwargs:
+            return self.with_device(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def with_device(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        device = as_device(kwargs["device"])
+        if device is None or device.type == "cpu":
+            return func(*args, **kwargs)
+        kwargs = {**kwargs, "device": META}
+        if device.type == "cuda":
+            kwargs.pop("generator", None)
+            kwargs.pop("pin_memory", None)
+            return func(*args, **kwargs)
+        return self.on_meta(func, args, kwargs)
+
+    def on_meta(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The program itself asks for `meta`: not ours, not counted."""
+        self.operators.counting, before = False, self.operators.counting
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.operators.counting = before
+
+    def is_virtual(self, tensor: Any) -> bool:
+        return isinstance(tensor, torch.Tensor) and self.operators.is_virtual(tensor)
+
+    def to_host(self, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """A copy on the host: the known values, or zeros."""
+        self.operators.note_read(tensor)
+        result = _ToHost.apply(tensor, self.operators.twins.value(tensor))
+        return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return, no-untyped-call]
+
+    def scalar(self, tensor: torch.Tensor) -> Any:
+        self.operators.note_read(tensor)
+        known = self.operators.twins.value(tensor)
+        if known is not None:
+            return known.item()
+        if tensor.numel() != 1:
+            raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
+        return Unknown(1.0)
+
+    def truth(self, tensor: torch.Tensor) -> bool:
+        value = self.scalar(tensor)
+        if isinstance(value, Unknown) and self.operators.modules.depth > 0:
+            raise DataDependent("a branch inside the model depends on values computed on the GPU")
+        return bool(value)
+
+
+class _ToHost(torch.autograd.Function):
+    """`.cpu()` with a gradient: what comes back from the host is again on the virtual GPU."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:  # noqa: ARG004
+        return known.clone() if known is not None else torch.zeros(tensor.shape, dtype=tensor.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]  # noqa: ARG004
+        return gradient.to(CUDA), None
+
+
+def as_device(value: Any) -> torch.device | None:
+    """Whatever torch takes for a device; an integer is a CUDA device."""
+    if value is None or isinstance(value, torch.device):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return torch.device("cuda", value) if isinstance(value, int) else torch.device(value)
+
+
+# -- attributes -----------------------------------------------------------------------------------------------------------
+
+
+@handles(torch.Tensor.device.__get__)
+def _device(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return CUDA if mode.is_virtual(args[0]) else func(*args, **kwargs)
+
+
+@handles(torch.Tensor.is_cuda.__get__)
+def _is_cuda(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:  # noqa: ARG001
+    return mode.is_virtual(args[0])
+
+
+@handles(torch.Tensor.is_meta.__get__)
+def _is_meta(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return bool(func(*args, **kwargs)) and not mode.is_virtual(args[0])
+
+
+@handles(torch.Tensor.get_device)
+def _get_device(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return 0 if mode.is_virtual(args[0]) else func(*args, **kwargs)
+
+
+@handles(torch.Tensor.data_ptr)
+def _data_ptr(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor = args[0]
+    if not mode.is_virtual(tensor):
+        return func(*args, **kwargs)
+    return tensor.untyped_storage()._cdata + tensor.storage_offset() * tensor.element_size()
+
+
+@handles(torch.Tensor.is_pinned, torch.Tensor.is_shared)
+def _is_pinned(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:  # noqa: ARG001
+    return True if func is torch.Tensor.is_shared and mode.is_virtual(args[0]) else False
+
+
+@handles(torch.Tensor.pin_memory, torch.Tensor.share_memory_, torch.Tensor.record_stream)
+def _same(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    return args[0]
+
+
+# -- moving ---------------------------------------------------------------------------------------------------------------
+
+
+@handles(torch.Tensor.to)
+def _to(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, *rest = args
+    target = kwargs.get("device", rest[0] if rest else None)
+    if isinstance(target, torch.Tensor):
+        device = CUDA if mode.is_virtual(target) else target.device
+        rest = [device, target.dtype, *rest[1:]]
+    else:
+        device = as_device(target)
+    if device is None:
+        return func(*args, **kwargs)
+    if device.type == "cpu":
+        if not mode.is_virtual(tensor):
+            return func(*args, **kwargs)
+        dtype = kwargs.get("dtype", rest[1] if len(rest) > 1 and isinstance(rest[1], torch.dtype) else None)
+        return mode.to_host(tensor, dtype)
+    if "device" in kwargs:
+        kwargs = {**kwargs, "device": META}
+    else:
+        rest = [META, *rest[1:]]
+    if device.type == "meta":
+        return mode.on_meta(func, (tensor, *rest), kwargs)
+    return func(tensor, *rest, **kwargs)
+
+
+@handles(torch.Tensor.cuda)
+def _cuda(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    return args[0].to(META, memory_format=kwargs.get("memory_format", torch.preserve_format))
+
+
+@handles(torch.Tensor.cpu)
+def _cpu(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return mode.to_host(args[0]) if mode.is_virtual(args[0]) else func(*args, **kwargs)
+
+
+@handles(torch.Tensor.copy_)
+def _copy(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    target, source = args[0], args[1] if len(args) > 1 else kwargs["src"]
+    if not mode.is_virtual(target) and mode.is_virtual(source):
+        return func(target, mode.to_host(source))
+    return func(*args, **kwargs)
+
+
+@handles(torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
+def _tensor(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    device = as_device(kwargs.get("device"))
+    if device is None and func is torch.Tensor.new_tensor and mode.is_virtual(args[0]):
+        device, kwargs = CUDA, {"dtype": args[0].dtype, **kwargs}
+    if device is None or device.type == "cpu":
+        return func(*args, **kwargs)
+    gradient = kwargs.get("requires_grad", False)
+    kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "requires_grad", "pin_memory")}
+    data = args[1] if func is torch.Tensor.new_tensor else args[0] if args else kwargs.pop("data", None)
+    if isinstance(data, torch.Tensor):
+        moved = data if mode.is_virtual(data) and func is not torch.tensor else data.detach().clone()
+        return moved.to(META, dtype=kwargs.get("dtype") or data.dtype).requires_grad_(gradient)
+    real = torch.tensor(_plain_numbers(mode, data), dtype=kwargs.get("dtype"))
+    return real.to(META).requires_grad_(gradient)
+
+
+def _plain_numbers(mode: DeviceMode, data: Any) -> Any:
+    """Lists may hold tensors of the virtual GPU; torch.tensor would read their values."""
+    if isinstance(data, torch.Tensor):
+        return float(mode.scalar(data)) if mode.is_virtual(data) else data
+    return [_plain_numbers(mode, item) for item in data] if isinstance(data, list | tuple) else data
+
+
+# -- reading --------------------------------------------------------------------------------------------------------------
+
+
+@handles(torch.Tensor.item)
+def _item(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return mode.scalar(args[0]) if mode.is_virtual(args[0]) else func(*args, **kwargs)
+
+
+@handles(torch.Tensor.__float__, torch.Tensor.__int__)
+def _number(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if not mode.is_virtual(args[0]):
+        return func(*args, **kwargs)
+    value = mode.scalar(args[0])
+    return float(value) if func is torch.Tensor.__float__ else int(value)
+
+
+@handles(torch.Tensor.__index__)
+def _as_index(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if not mode.is_virtual(args[0]):
+        return func(*args, **kwargs)
+    return mode.scalar(args[0]).__index__()
+
+
+@handles(torch.Tensor.__bool__, torch.is_nonzero, torch.Tensor.is_nonzero)
+def _bool(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return mode.truth(args[0]) if mode.is_virtual(args[0]) else func(*args, **kwargs)
+
+
+@handles(torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
+def _host_data(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, *rest = args
+    if not mode.is_virtual(tensor):
+        return func(*args, **kwargs)
+    if func is not torch.Tensor.tolist and func is not torch.Tensor.__dlpack__:
+        raise TypeError(
+            "can't convert cuda:0 device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+    return func(mode.to_host(tensor.detach()), *rest, **kwargs)
+
+
+@handles(torch.Tensor.__repr__, torch.Tensor.__str__, torch.Tensor.__format__)
+def _text(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    tensor = args[0]
+    if not mode.is_virtual(tensor):
+        return str(func(*args, **kwargs))
+    if func is torch.Tensor.__format__ and tensor.dim() == 0:
+        return format(mode.scalar(tensor), args[1])
+    mode.operators.note_read(tensor)
+    return f"tensor(..., device='cuda:0', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+
+
+@handles(torch.allclose, torch.Tensor.allclose, torch.equal, torch.Tensor.equal)
+def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    if not mode.is_virtual(args[0]) and not mode.is_virtual(args[1]):
+        return bool(func(*args, **kwargs))
+    mode.operators.note_read(args[0])
+    left, right = (mode.operators.twins.value(t) if mode.is_virtual(t) else t for t in args[:2])
+    return left is not None and right is not None and bool(func(left, right, *args[2:], **kwargs))
+
+
+@handles(torch.Tensor.__deepcopy__)
+def _deepcopy(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, memo = args[0], args[1]
+    if not mode.is_virtual(tensor):
+        return func(*args, **kwargs)
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    copied = tensor.detach().clone(memory_format=torch.preserve_format).requires_grad_(tensor.requires_grad)
+    if isinstance(tensor, torch.nn.Parameter):
+        copied = torch.nn.Parameter(copied, tensor.requires_grad)
+    if tensor.grad is not None and not isinstance(tensor, torch.nn.Parameter):
+        copied.grad = tensor.grad.detach().clone()
+    memo[id(tensor)] = copied
+    return copied
+
+
+@handles(torch.Tensor.type)
+def _type(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensor, *rest = args
+    wanted = kwargs.get("dtype", rest[0] if rest else None)
+    if wanted is None and mode.is_virtual(tensor):
+        return torch.empty(0, dtype=tensor.dtype).type().replace("torch.", "torch.cuda.", 1)
+    if isinstance(wanted, str) and wanted.startswith("torch.cuda."):
+        dtype = torch.empty(0).type(wanted.replace("torch.cuda.", "torch.")).dtype
+        return tensor.to(META, dtype)
+    return func(*args, **kwargs)

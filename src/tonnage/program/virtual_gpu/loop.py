@@ -1,0 +1,198 @@
+"""Recognises the user's loop and stops the program after enough turns of it.
+
+A turn of a training loop ends when the last of its optimizers has stepped, or, in programs that update their weights by
+hand, when the next forward begins. A turn of an inference loop is one call of the model from outside any module. A data
+loader that feeds such a loop ends early once enough has been seen, so that what follows the loop (evaluation, saving) is
+met as well; without one the program is stopped on the spot.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tonnage.program.trace import Category
+from tonnage.program.virtual_gpu.modules import ModuleStack
+from tonnage.program.virtual_gpu.operators import OperatorMode
+
+# Seconds for what follows the loop (evaluation, saving) once the loop itself has been seen.
+_AFTERMATH_SECONDS = 15.0
+# A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
+_MOST_BACKWARDS = 64
+
+
+class EnoughSeen(BaseException):
+    """Unwinds the user's program once the trace is complete. Not an Exception, so that programs do not swallow it."""
+
+
+class Loop:
+    """Counts turns and decides when the program has shown enough."""
+
+    def __init__(self, operators: OperatorMode, modules: ModuleStack, steps: int) -> None:
+        self.operators = operators
+        self.modules = modules
+        self.recorder = operators.recorder
+        self.wanted = steps
+        self.backwards = 0
+        self.forwards = 0
+        self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._depth = 0
+        self._updated_by_hand = False
+        self._last_peak = 0
+        self._quiet_calls = 0
+        self._feeding: weakref.WeakSet[Allowance] = weakref.WeakSet()
+
+    def install(self) -> None:
+        optimizer = torch.optim.Optimizer
+        original = optimizer.__init__
+
+        def patched(this: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(this, *args, **kwargs)
+            self._optimizers.setdefault(this, 0)
+
+        optimizer.__init__ = patched  # type: ignore[method-assign]
+        register_optimizer_step_pre_hook(self._before_step)
+        register_optimizer_step_post_hook(self._after_step)
+        self.modules.on_first_call = self._tag_parameters
+        self.modules.on_root_enter = self._before_forward
+        self.modules.on_root_exit = self._after_forward
+        self.operators.on_parameter_update = self._after_update
+
+    @property
+    def training(self) -> bool:
+        return self.backwards > 0 or len(self._optimizers) > 0
+
+    @property
+    def enough(self) -> bool:
+        return self.recorder.steps >= self.wanted
+
+    def batches(self) -> Allowance:
+        """How many batches a data loader that starts now may give."""
+        allowance = Allowance(self)
+        self._feeding.add(allowance)
+        return allowance
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def before_backward(self) -> None:
+        self.backwards += 1
+        if self.backwards >= _MOST_BACKWARDS * self.wanted and self.recorder.steps == 0:
+            self.recorder.warn("no optimizer step was seen; gradients only")
+            raise EnoughSeen
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if self.enough:
+            raise EnoughSeen
+        self._depth += 1
+        self.operators.in_optimizer = True
+        for parameter in _parameters(optimizer):
+            self.operators.tag(parameter, Category.PARAMETERS)
+            self.operators.tag(parameter.grad, Category.GRADIENTS)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._depth -= 1
+        self.operators.in_optimizer = self._depth > 0
+        if self._depth:
+            return
+        self._tag_state(optimizer)
+        before = self._turns()
+        self._optimizers[optimizer] = self._optimizers.get(optimizer, 0) + 1
+        if self._turns() > before:
+            self._end_turn()
+
+    def _turns(self) -> int:
+        """Full turns: each optimizer that takes part has stepped that often. One that never steps is waited for, but not
+        for ever: some programs make more optimizers than they use."""
+        counts = list(self._optimizers.values())
+        busiest = max(counts, default=0)
+        if busiest < 4 * self.wanted:
+            return min(counts, default=0)
+        return min((count for count in counts if count), default=0)
+
+    def _after_update(self) -> None:
+        if not self._optimizers and self.backwards:
+            self._updated_by_hand = True
+
+    def _end_turn(self) -> None:
+        self.recorder.end_step()
+        if self.enough:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Stop here, unless a data loader drives the loop: then it runs dry and the program goes on to what follows."""
+        if not any(allowance.drives_loop for allowance in self._feeding):
+            raise EnoughSeen
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, _time_is_up)
+            signal.setitimer(signal.ITIMER_REAL, _AFTERMATH_SECONDS)
+
+    # -- forwards -----------------------------------------------------------------------------------------------------
+
+    def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002
+        if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
+            self._updated_by_hand = False
+            self._end_turn()
+
+    def _after_forward(self, module: nn.Module) -> None:  # noqa: ARG002
+        if torch._C._current_graph_task_id() != -1:
+            return
+        self.forwards += 1
+        if self.training or torch.is_grad_enabled():
+            return
+        peak = self.recorder.peak_bytes
+        self._quiet_calls = 0 if peak > self._last_peak else self._quiet_calls + 1
+        self._last_peak = peak
+        self.recorder.end_step()
+        # Token by token, memory grows: the loop has been seen once a few calls in a row bring nothing new.
+        if self._quiet_calls >= self.wanted - 1 and self.enough:
+            self._finish()
+
+    # -- what is what -------------------------------------------------------------------------------------------------
+
+    def _tag_parameters(self, module: nn.Module) -> None:
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            self.operators.tag(tensor, Category.PARAMETERS)
+
+    def _tag_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for state in optimizer.state.values():
+            for value in state.values() if isinstance(state, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    self.operators.tag(value, Category.OPTIMIZER_STATE)
+
+
+class Allowance:
+    """What one pass over a data loader may still give, judged by what the program does with the batches."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._forwards = loop.forwards
+        self._backwards = loop.backwards
+        self._given = 0
+
+    @property
+    def drives_loop(self) -> bool:
+        """Did the model run on what was given?"""
+        return self._given > 0 and self._loop.forwards > self._forwards
+
+    def take(self) -> None:
+        """Called before each batch; raises StopIteration when the loop has been seen."""
+        loop = self._loop
+        trains = loop.backwards > self._backwards
+        seen = loop.enough if trains or not loop.training else loop.forwards - self._forwards >= loop.wanted
+        if seen and self.drives_loop:
+            raise StopIteration
+        self._given += 1
+
+
+def _time_is_up(*_: object) -> None:
+    raise EnoughSeen
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

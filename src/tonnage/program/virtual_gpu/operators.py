@@ -1,0 +1,359 @@
+"""Sees every operator that runs on the virtual GPU, below autograd: counts memory, records calls, keeps known values."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
+from tonnage.program.virtual_gpu import host, rules
+from tonnage.program.virtual_gpu.modules import ModuleStack
+from tonnage.program.virtual_gpu.recorder import Recorder
+from tonnage.program.virtual_gpu.values import Twins, worth_knowing
+
+aten = torch.ops.aten
+_LAYOUTS = ("contiguous", "channels_last", "strided")
+# Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
+_MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_amp", "_pin_memory", "resize", "where")
+_VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
+
+
+class _Storage(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference to a storage that remembers which block it stands for."""
+
+    __slots__ = ("block", "key")
+    block: int
+    key: int
+
+
+class _Info:
+    """What the schema of an operator says about it, looked up once."""
+
+    __slots__ = ("argument_names", "mutates", "name", "rule", "skips_kernel", "strict_devices", "view")
+
+    def __init__(self, func: torch._ops.OpOverload) -> None:
+        schema = func._schema
+        self.name = schema.name
+        aliases = [r.alias_info for r in schema.returns]
+        self.view = schema.name in _VIEWS_BY_NAME or any(a is not None and not a.is_write for a in aliases)
+        self.mutates = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+        self.argument_names = [a.name for a in schema.arguments]
+        short = schema.name.removeprefix("aten::")
+        self.strict_devices = schema.name.startswith("aten::") and not short.startswith(_MIXES_DEVICES)
+        # In-place updates of whole lists change no memory; their per-tensor meta kernels would take most of the time.
+        self.skips_kernel = self.mutates and short.endswith("_") and short.startswith(("_foreach_", "_fused_", "_amp_"))
+        self.rule: Callable[..., Any] | None = rules.find(func)
+
+
+class OperatorMode(TorchDispatchMode):
+    """The virtual GPU's memory and its log."""
+
+    def __init__(self, recorder: Recorder, modules: ModuleStack) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.modules = modules
+        self.twins = Twins()
+        self.in_optimizer = False
+        self.counting = True
+        self.on_parameter_update: Callable[[], None] = lambda: None
+        self._live: dict[int, _Storage] = {}
+        self._infos: dict[torch._ops.OpOverload, _Info] = {}
+        self._signatures: dict[tuple[Any, ...], int] = {}
+
+    # -- what others may ask ------------------------------------------------------------------------------------------
+
+    def is_virtual(self, tensor: torch.Tensor) -> bool:
+        """Is this tensor on the virtual GPU (and not one the user wanted on `meta`)?"""
+        return tensor.is_meta and tensor.untyped_storage()._cdata in self._live
+
+    def block_of(self, tensor: torch.Tensor) -> int | None:
+        """The block behind a tensor. Tensors that look like something else (sparse, subclasses) have none."""
+        if not tensor.is_meta or tensor.layout is not torch.strided:
+            return None
+        reference = self._live.get(tensor.untyped_storage()._cdata)
+        return None if reference is None else reference.block
+
+    def tag(self, tensor: torch.Tensor | None, category: Category) -> None:
+        block = None if tensor is None else self.block_of(tensor)
+        if block is not None:
+            self.recorder.tag(block, category)
+
+    @property
+    def phase(self) -> Phase:
+        if torch._C._current_graph_task_id() != -1:
+            return Phase.BACKWARD
+        if self.in_optimizer:
+            return Phase.OPTIMIZER
+        return Phase.FORWARD if self.modules.started else Phase.SETUP
+
+    # -- the dispatch itself ------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+        with torch._C.DisableTorchFunction():
+            return self._dispatch(func, args, kwargs or {})
+
+    def _dispatch(self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        info = self._infos.get(func)
+        if info is None:
+            info = self._infos[func] = _Info(func)
+        if info.view:
+            return func(*args, **kwargs)
+        tensors = list(_tensors(args, kwargs))
+        virtual = [t for t in tensors if t.is_meta and t.untyped_storage()._cdata in self._live]
+        if not virtual and not self._creates(kwargs):
+            return host.run(func, info.name, args, kwargs)
+        if len(virtual) != len(tensors):
+            self._check_devices(info, tensors, virtual)
+        result = self._run(info, func, args, kwargs)
+        self._account(info, func, args, kwargs, tensors, result)
+        return result
+
+    def _creates(self, kwargs: dict[str, Any]) -> bool:
+        """Does this operator bring something new onto the virtual GPU (a factory, a copy from the host)?"""
+        device = kwargs.get("device")
+        return self.counting and device is not None and device.type == "meta"
+
+    def _check_devices(self, info: _Info, tensors: list[torch.Tensor], virtual: list[torch.Tensor]) -> None:
+        if not info.strict_devices or not virtual:
+            return
+        if any(t.dim() > 0 and t.device.type == "cpu" for t in tensors):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
+                f"(when calling {info.name})"
+            )
+
+    def _run(self, info: _Info, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if info.skips_kernel:
+            return args[0] if func._schema.returns else None
+        if info.rule is not None:
+            return info.rule(self, func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _account(
+        self,
+        info: _Info,
+        func: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: list[torch.Tensor],
+        result: Any,
+    ) -> None:
+        phase = self.phase
+        module = self.modules.current(phase)
+        if info.mutates and phase == Phase.FORWARD and not torch.is_grad_enabled():
+            self._note_update(inputs)
+        outputs = [] if info.skips_kernel else [t for t in _tensors((result,), {}) if t.is_meta]
+        for tensor in outputs:
+            self._count(tensor, module, phase)
+        self._learn(info, func, args, kwargs, inputs, outputs)
+        if info.name in ("aten::_to_copy", "aten::copy_"):
+            self._note_copy(info, inputs, outputs, module)
+        self.recorder.call(self._signature(info, func, args, kwargs, inputs, outputs), module, phase)
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _count(self, tensor: torch.Tensor, module: int, phase: Phase) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        known = self._live.get(key)
+        if known is not None:
+            if self.recorder.block_bytes[known.block] == storage.nbytes():
+                return
+            self.recorder.free(known.block, phase)  # resized in place: on CUDA a new block, then the old one goes
+        reference = _Storage(storage, self._released)
+        reference.key = key
+        reference.block = self.recorder.allocate(storage.nbytes(), module, phase)
+        self._live[key] = reference
+
+    def _released(self, reference: _Storage) -> None:
+        if self._live.get(reference.key) is reference:
+            del self._live[reference.key]
+            self.twins.forget(reference.key)
+            self.recorder.free(reference.block, self.phase)
+
+    def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Put a fresh meta tensor onto the virtual GPU without an operator."""
+        phase = self.phase
+        self._count(tensor, self.modules.current(phase), phase)
+        return tensor
+
+    def _note_update(self, inputs: list[torch.Tensor]) -> None:
+        """Weights changed in place outside an optimizer: a hand-written training step."""
+        block = self.block_of(inputs[0])
+        if block is not None and self.recorder.block_tag[block] == Category.PARAMETERS and inputs[0].requires_grad:
+            self.on_parameter_update()
+
+    # -- known values -------------------------------------------------------------------------------------------------
+
+    def _learn(
+        self,
+        info: _Info,
+        func: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> None:
+        if info.mutates:
+            if self.twins and not info.skips_kernel:
+                self._learn_update(info, func, args, kwargs, inputs, outputs)
+            return
+        if not outputs or not any(worth_knowing(t) for t in outputs):
+            return
+        value = rules.constant(info.name, outputs)
+        if value is None and not all(not t.is_meta or self.twins.knows(t.untyped_storage()._cdata) for t in inputs):
+            value = rules.sample(info.name, func, args, kwargs)
+        elif value is None and not info.name.startswith(("aten::empty", "aten::new_empty")):
+            value = rules.compute(func, *self._as_known(args, kwargs))
+        if value is not None:
+            for tensor, known in zip(outputs, _tensors((value,), {}), strict=False):
+                if known.shape == tensor.shape and known.dtype == tensor.dtype:
+                    self.twins.learn(tensor, known)
+
+    def _learn_update(
+        self,
+        info: _Info,
+        func: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> None:
+        changed = outputs[0] if outputs else (inputs[0] if inputs else None)
+        if changed is None or not changed.is_meta:
+            return
+        key = changed.untyped_storage()._cdata
+        others = [t for t in inputs if t is not changed and t.is_meta]
+        computable = all(self.twins.knows(t.untyped_storage()._cdata) for t in others)
+        if computable and self.twins.knows(key):
+            rules.compute(func, *self._as_known(args, kwargs))
+        elif computable and info.name in ("aten::fill_", "aten::zero_", "aten::copy_") and worth_knowing(changed):
+            known_args, known_kwargs = self._as_known(args[1:], kwargs)
+            blank = torch.empty(changed.shape, dtype=changed.dtype)
+            value = rules.compute(func, (blank, *known_args), known_kwargs)
+            if value is not None:
+                self.twins.learn(changed, blank)
+        else:
+            self.twins.forget(key)
+
+    def _as_known(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def known(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return self.twins.value(value) if value.is_meta else value
+            if isinstance(value, list | tuple):
+                return type(value)(known(v) for v in value)
+            if isinstance(value, torch.device):
+                return torch.device("cpu")
+            return value
+
+        return tuple(known(a) for a in args), {k: known(v) for k, v in kwargs.items()}
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def _note_copy(self, info: _Info, inputs: list[torch.Tensor], outputs: list[torch.Tensor], module: int) -> None:
+        source = inputs[0] if info.name == "aten::_to_copy" else inputs[-1]
+        if source.device.type == "cpu":
+            self.note_transfer(H2D, source, module)
+            if info.name == "aten::_to_copy" and self.modules.depth == 0:
+                self.tag(outputs[0], Category.INPUTS)
+
+    def note_transfer(self, direction: str, tensor: torch.Tensor, module: int = 0) -> None:
+        key = (direction, tuple(tensor.shape), tensor.dtype)
+        index = self._signatures.get(key)
+        if index is None:
+            index = self._intern(key, Operator(direction, (_spec(tensor),), ()))
+        self.recorder.call(index, module, Phase.COPY)
+
+    def note_read(self, tensor: torch.Tensor) -> None:
+        """A device-to-host copy: `.item()`, `.cpu()`, printing."""
+        self.note_transfer(D2H, tensor, self.modules.current(self.phase))
+
+    def _signature(
+        self,
+        info: _Info,
+        func: torch._ops.OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+    ) -> int:
+        key = (
+            func,
+            tuple([_key(t) for t in inputs]),
+            tuple([_key(t) for t in outputs]),
+            tuple([_plain(a) for a in args]),
+            tuple([(k, _plain(v)) for k, v in kwargs.items()]) if kwargs else (),
+        )
+        index = self._signatures.get(key)
+        if index is not None:
+            return index
+        attributes = {
+            name: plain
+            for name, value in (*zip(info.argument_names, args, strict=False), *kwargs.items())
+            if (plain := _plain(value)) is not None
+        }
+        slots = tuple(_slots(args))
+        operator = Operator(info.name, slots, tuple(_spec(t) for t in outputs), attributes)
+        return self._intern(key, operator)
+
+    def _intern(self, key: tuple[Any, ...], operator: Operator) -> int:
+        index = self._signatures[key] = len(self.recorder.operators)
+        self.recorder.operators.append(operator)
+        return index
+
+
+def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value, {})
+    for value in kwargs.values():
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value, {})
+
+
+def _slots(args: Sequence[Any]) -> Iterator[TensorSpec | None]:
+    """One entry per tensor argument, None for a missing optional one, so that positions can be read from a Trace."""
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            yield _spec(value)
+        elif value is None:
+            yield None
+        elif isinstance(value, list | tuple):
+            yield from (_spec(v) if isinstance(v, torch.Tensor) else None for v in value if v is None or isinstance(v, torch.Tensor))
+
+
+def _layout(tensor: torch.Tensor) -> int:
+    if tensor.is_contiguous():
+        return 0
+    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        return 1
+    if tensor.dim() == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d):
+        return 1
+    return 2
+
+
+def _key(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.shape, tensor.dtype, tensor.is_contiguous() or tensor.stride()
+
+
+def _spec(tensor: torch.Tensor) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), _LAYOUTS[_layout(tensor)])
+
+
+def _plain(value: Any) -> Attribute:
+    """An argument as plain data, None for tensors and whatever has no meaning outside torch."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, list | tuple) and value and all(isinstance(v, bool | int | float) for v in value):
+        return tuple(value)
+    return None

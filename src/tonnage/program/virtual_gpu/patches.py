@@ -1,0 +1,192 @@
+"""Python-level parts of torch that look for a GPU, start processes or write files."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import data
+
+from tonnage.program.virtual_gpu.device import DeviceMode
+from tonnage.program.virtual_gpu.loop import Loop
+from tonnage.program.virtual_gpu.recorder import Recorder
+
+
+def install(mode: DeviceMode, loop: Loop, recorder: Recorder) -> None:
+    _keep_mode_in_backward(mode, loop)
+    _optimizers_as_on_cuda()
+    _libraries_as_on_cuda()
+    _no_compilation(recorder)
+    _storage(mode, recorder)
+    _load_to_host()
+    _data_loading(loop)
+
+
+def _keep_mode_in_backward(mode: DeviceMode, loop: Loop) -> None:
+    """`loss.backward()` is itself a torch function, inside which the mode is off; checkpointed code needs it on."""
+    graph: Any = importlib.import_module("torch.autograd.graph")
+    original = graph._engine_run_backward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        loop.before_backward()
+        if mode in torch.overrides._get_current_function_mode_stack():
+            return original(*args, **kwargs)
+        with mode:
+            return original(*args, **kwargs)
+
+    for module in (graph, torch.autograd):
+        module._engine_run_backward = run
+
+
+def _optimizers_as_on_cuda() -> None:
+    foreach: Any = importlib.import_module("torch.utils._foreach_utils")
+    devices = lambda *_: ["cuda", "cpu"]  # noqa: E731
+    cuda_only = lambda *_: ["cuda"]  # noqa: E731
+    foreach._get_foreach_kernels_supported_devices = cuda_only
+    foreach._get_fused_kernels_supported_devices = devices
+    for name in ("torch.optim.optimizer", "torch.nn.utils.clip_grad"):
+        module: Any = importlib.import_module(name)
+        for attribute, answer in (
+            ("_get_foreach_kernels_supported_devices", cuda_only),
+            ("_get_fused_kernels_supported_devices", devices),
+        ):
+            if hasattr(module, attribute):
+                setattr(module, attribute, answer)
+
+
+def _libraries_as_on_cuda() -> None:
+    cudnn: Any = torch.backends.cudnn
+    cudnn.is_available = lambda: True
+    cudnn.version = lambda: 91500
+    cudnn.is_acceptable = lambda tensor: tensor.is_cuda and tensor.dtype in (
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    )  # fmt: skip
+    torch.backends.cuda.is_built = lambda: True
+    torch._C._has_cuda = True  # type: ignore[attr-defined]
+
+
+def _no_compilation(recorder: Recorder) -> None:
+    def compile(model: Any = None, **kwargs: Any) -> Any:  # noqa: A001
+        recorder.warn("torch.compile was ignored: the program was followed in eager mode, a compiled one may need less")
+        if model is None:
+            return lambda function: compile(function, **kwargs)
+        return model
+
+    _no_compiler_import()
+    torch.compile = compile  # type: ignore[assignment]
+    torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[method-assign]  # noqa: ARG005
+
+
+def _no_compiler_import() -> None:
+    """Functions marked "not to be compiled" import the whole compiler at their first call: more than a second."""
+    checkpoint = importlib.import_module("torch.utils.checkpoint")
+    for owner in (torch.optim.Optimizer, checkpoint, checkpoint.CheckpointFunction):
+        for name in dir(owner):
+            plain = getattr(getattr(owner, name, None), "__wrapped__", None)
+            if callable(plain) and not isinstance(plain, type):
+                plain.__dynamo_disable = plain  # type: ignore[attr-defined]
+    # Should something else import it, it must find what a CUDA build has.
+    torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]  # noqa: ARG005
+
+
+def _storage(mode: DeviceMode, recorder: Recorder) -> None:
+    """`torch.save` writes nothing; its bytes are counted."""
+
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ARG001
+        with torch._C.DisableTorchFunction():
+            recorder.storage_bytes = max(recorder.storage_bytes, _bytes_of(obj, set()))
+        recorder.checkpoints += 1
+        if isinstance(f, str | os.PathLike):
+            open(f, "wb").close()  # goes to the scratch layer: later code may look for the file
+
+    torch.save = save
+    _ = mode
+
+
+def _bytes_of(value: Any, seen: set[int]) -> int:
+    """Bytes of all distinct storages that a pickle of this value would hold."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        key = value.untyped_storage()._cdata
+        if key in seen:
+            return 0
+        seen.add(key)
+        return value.untyped_storage().nbytes()
+    if isinstance(value, torch.nn.Module):
+        return _bytes_of(dict(value.state_dict()), seen)
+    if isinstance(value, dict):
+        return sum(_bytes_of(v, seen) for v in value.values())
+    if isinstance(value, list | tuple | set):
+        return sum(_bytes_of(v, seen) for v in value)
+    return 0
+
+
+def _load_to_host() -> None:
+    original = torch.load
+
+    def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
+        target = map_location
+        loaded = original(f, map_location="cpu", **kwargs)
+        if target is None or not str(target).startswith("cuda"):
+            return loaded
+        return _moved(loaded)
+
+    torch.load = load
+
+
+def _moved(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("cuda")
+    if isinstance(value, dict):
+        return type(value)((k, _moved(v)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(v) for v in value)
+    return value
+
+
+def _data_loading(loop: Loop) -> None:
+    """Batches are loaded in this process: the same data, no workers to clean up, no pinned memory to ask for."""
+    loader: Any = data.DataLoader
+    original: Callable[[Any], Any] = loader._get_iterator
+
+    def get_iterator(self: Any) -> Any:
+        workers, pinned = self.num_workers, self.pin_memory
+        object.__setattr__(self, "num_workers", 0)
+        object.__setattr__(self, "pin_memory", False)
+        prefetch, timeout = self.prefetch_factor, self.timeout
+        self.timeout = 0
+        try:
+            return _Limited(original(self), loop)
+        finally:
+            object.__setattr__(self, "num_workers", workers)
+            object.__setattr__(self, "pin_memory", pinned)
+            self.prefetch_factor, self.timeout = prefetch, timeout
+
+    loader._get_iterator = get_iterator
+    loader.check_worker_number_rationality = lambda self: None  # noqa: ARG005
+
+
+class _Limited:
+    """A data loader's iterator that ends early: an epoch during a capture is as long as the trace needs it."""
+
+    def __init__(self, iterator: Any, loop: Loop) -> None:
+        self._iterator = iterator
+        self._allowance = loop.batches()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._allowance.take()
+        return next(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def __len__(self) -> int:
+        return len(self._iterator)

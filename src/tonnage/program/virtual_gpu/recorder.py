@@ -1,0 +1,121 @@
+"""Collects what happens on the virtual GPU and turns it into a Trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+import numpy as np
+
+from tonnage.program.trace import Category, Event, Operator, Origin, Phase, Trace
+
+_UNTAGGED = -1
+
+
+class Recorder:
+    """The event list in the making. Knows blocks, calls and steps; knows nothing of torch."""
+
+    def __init__(self) -> None:
+        self.event_kind = array("b")
+        self.event_subject = array("i")
+        self.block_bytes = array("q")
+        self.block_tag = array("b")
+        self.block_module = array("i")
+        self.block_call = array("i")
+        self.block_phase = array("b")
+        self.block_free_phase = array("b")
+        self.call_operator = array("i")
+        self.call_phase = array("b")
+        self.call_module = array("i")
+        self.operators: list[Operator] = []
+        self.modules: list[str] = [""]
+        self._module_index: dict[str, int] = {"": 0}
+        self.allocated_bytes = 0
+        self.peak_bytes = 0
+        self.steps = 0
+        self.phase = Phase.SETUP
+        self.warnings: list[str] = []
+        self.storage_bytes = 0
+        self.checkpoints = 0
+
+    def allocate(self, nbytes: int, module: int, phase: Phase) -> int:
+        block = len(self.block_bytes)
+        self.block_bytes.append(nbytes)
+        self.block_tag.append(_UNTAGGED)
+        self.block_module.append(module)
+        self.block_call.append(len(self.call_operator))
+        self.block_phase.append(phase)
+        self.block_free_phase.append(_UNTAGGED)
+        self._event(Event.ALLOCATE, block)
+        self.allocated_bytes += nbytes
+        if self.allocated_bytes > self.peak_bytes:
+            self.peak_bytes = self.allocated_bytes
+        return block
+
+    def free(self, block: int, phase: Phase) -> None:
+        self.block_free_phase[block] = phase
+        self.allocated_bytes -= self.block_bytes[block]
+        self._event(Event.FREE, block)
+
+    def call(self, operator: int, module: int, phase: Phase) -> None:
+        self._event(Event.CALL, len(self.call_operator))
+        self.call_operator.append(operator)
+        self.call_phase.append(phase)
+        self.call_module.append(module)
+
+    def end_step(self) -> None:
+        self._event(Event.STEP, self.steps)
+        self.steps += 1
+
+    def empty_cache(self) -> None:
+        self._event(Event.EMPTY_CACHE, 0)
+
+    def reset_peak(self) -> None:
+        self.peak_bytes = self.allocated_bytes
+        self._event(Event.RESET_PEAK, 0)
+
+    def tag(self, block: int, category: Category) -> None:
+        """Say what a block is for; the first word counts, except that gradients may reuse what was an activation."""
+        if self.block_tag[block] == _UNTAGGED:
+            self.block_tag[block] = category
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def module(self, path: str) -> int:
+        index = self._module_index.get(path)
+        if index is None:
+            index = self._module_index[path] = len(self.modules)
+            self.modules.append(path)
+        return index
+
+    def trace(self, origin: Origin) -> Trace:
+        return Trace(
+            origin=origin,
+            operators=tuple(self.operators),
+            modules=tuple(self.modules),
+            event_kind=np.array(self.event_kind, dtype=np.int8),
+            event_subject=np.array(self.event_subject, dtype=np.int32),
+            block_bytes=np.array(self.block_bytes, dtype=np.int64),
+            block_category=np.fromiter(self._categories(origin.mode == "training"), np.int8, len(self.block_bytes)),
+            block_module=np.array(self.block_module, dtype=np.int32),
+            block_call=np.array(self.block_call, dtype=np.int32),
+            call_operator=np.array(self.call_operator, dtype=np.int32),
+            call_phase=np.array(self.call_phase, dtype=np.int8),
+            call_module=np.array(self.call_module, dtype=np.int32),
+        )
+
+    def _categories(self, training: bool) -> Iterable[Category]:
+        """The tag where there is one; else an activation is what the forward pass makes and leaves for later."""
+        for tag, born, died in zip(self.block_tag, self.block_phase, self.block_free_phase, strict=True):
+            if tag != _UNTAGGED:
+                yield Category(tag)
+            elif born == Phase.FORWARD and (died != Phase.FORWARD or not training):
+                yield Category.ACTIVATIONS
+            else:
+                yield Category.TEMPORARIES
+
+    def _event(self, kind: Event, subject: int) -> None:
+        self.event_kind.append(kind)
+        self.event_subject.append(subject)

@@ -1,0 +1,88 @@
+"""What CUDA's operators return, where torch's meta kernels are missing, slow or different; and values that can be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Rule = Callable[..., Any]
+_RULES: dict[Any, Rule] = {}
+
+
+def rule(*overloads: Any) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        for overload in overloads:
+            _RULES[overload] = function
+        return function
+
+    return register
+
+
+def find(func: torch._ops.OpOverload) -> Rule | None:
+    return _RULES.get(func)
+
+
+# -- normalisation: the meta kernels are Python decompositions that take a millisecond each -------------------------------
+
+
+def _statistics(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+    return torch.empty(count, dtype=dtype, device="meta")
+
+
+@rule(aten.native_batch_norm.default)
+def _batch_norm(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    tensor, training = args[0], args[5]
+    channels = tensor.shape[1] if training else 0
+    return torch.empty_like(tensor), _statistics(tensor, channels), _statistics(tensor, channels)
+
+
+@rule(aten.native_batch_norm_backward.default)
+def _batch_norm_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    tensor, weight, mask = args[1], args[2], args[9]
+    gradient = weight if weight is not None else _statistics(tensor, tensor.shape[1])
+    return (
+        torch.empty_like(tensor) if mask[0] else None,
+        torch.empty_like(gradient) if mask[1] else None,
+        torch.empty_like(gradient) if mask[2] else None,
+    )
+
+
+@rule(aten.threshold_backward.default)
+def _threshold_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    return torch.empty_like(args[1])
+
+
+# -- known values ---------------------------------------------------------------------------------------------------------
+
+_NEVER = {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"}
+# Integers that a program derives from unknown numbers; a draw from random numbers is as good as any.
+_CHOICES = {"aten::argmax", "aten::argmin", "aten::topk", "aten::sort", "aten::argsort", "aten::multinomial", "aten::max", "aten::min"}
+_MOST_SAMPLED = 1 << 22
+
+
+def constant(name: str, outputs: list[torch.Tensor]) -> torch.Tensor | None:
+    """Values that hold for every sane run: nothing is NaN, everything is finite."""
+    if name in _NEVER:
+        return torch.zeros(outputs[0].shape, dtype=torch.bool)
+    if name == "aten::isfinite":
+        return torch.ones(outputs[0].shape, dtype=torch.bool)
+    return None
+
+
+def sample(name: str, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A plausible choice (routing, sampled token) where the operator chooses among numbers that nobody knows."""
+    if name not in _CHOICES or args[0].numel() > _MOST_SAMPLED or not args[0].is_floating_point():
+        return None
+    return compute(func, (torch.rand(args[0].shape, dtype=torch.float32), *args[1:]), kwargs)
+
+
+def compute(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator on known values. What the host cannot compute stays unknown."""
+    try:
+        return func(*args, **kwargs)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return None

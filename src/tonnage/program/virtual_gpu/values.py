@@ -1,0 +1,84 @@
+"""Values the virtual GPU knows although it computes nothing.
+
+Tensors on the virtual GPU have no data. Yet programs look at some of them: token ids, masks, lengths, routing decisions.
+Small integer and boolean tensors (and very small float ones) therefore keep a *twin*, a real copy on the host with the
+same storage layout, for as long as everything that went into them was known. What nobody can know is `Unknown`: it may
+be printed, summed and compared, but not used as a size or to choose a branch of the model.
+"""
+
+from __future__ import annotations
+
+import torch
+
+MOST_INTEGERS = 1 << 22
+MOST_FLOATS = 1 << 12
+
+
+class Twins:
+    """Real values behind virtual storages, by the storage's address."""
+
+    def __init__(self) -> None:
+        self._flat: dict[int, torch.Tensor] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._flat)
+
+    def knows(self, key: int) -> bool:
+        return key in self._flat
+
+    def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The tensor's values, or None. The result shares memory with the twin."""
+        flat = self._flat.get(tensor.untyped_storage()._cdata)
+        if flat is None:
+            return None
+        typed = flat.view(tensor.dtype) if flat.dtype != tensor.dtype else flat
+        return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def learn(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+        """Remember the value of a tensor that fills its storage."""
+        storage = tensor.untyped_storage()
+        if not worth_knowing(tensor) or storage.nbytes() != tensor.numel() * tensor.element_size():
+            return
+        flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
+        flat.as_strided(tensor.shape, tensor.stride(), 0).copy_(value)
+        self._flat[storage._cdata] = flat
+
+    def forget(self, key: int) -> None:
+        self._flat.pop(key, None)
+
+
+def worth_knowing(tensor: torch.Tensor) -> bool:
+    dtype = tensor.dtype
+    limit = MOST_FLOATS if dtype.is_floating_point or dtype.is_complex else MOST_INTEGERS
+    return tensor.numel() <= limit
+
+
+class Unknown(float):
+    """A number that only a real GPU could have computed. Prints as a plausible value; refuses to be a size."""
+
+    def __index__(self) -> int:
+        from tonnage.program.virtual_gpu.errors import DataDependent
+
+        raise DataDependent("a size or a loop count is computed from values on the GPU")
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec.endswith(("d", "x", "b", "o", "n")) else float.__format__(self, spec)
+
+    def __hash__(self) -> int:
+        return float.__hash__(self)
+
+    def _keep(name: str):  # type: ignore[no-untyped-def, misc]  # noqa: N805  (builds methods while the class is made)
+        plain = getattr(float, name)
+
+        def method(self, *others):  # type: ignore[no-untyped-def]
+            result = plain(self, *others)
+            return Unknown(result) if isinstance(result, float) else result
+
+        return method
+
+    for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "neg", "abs", "floordiv", "mod"):
+        locals()[f"__{_name}__"] = _keep(f"__{_name}__")
+    del _name, _keep
+
+    def __round__(self, digits: int | None = None) -> Unknown:  # type: ignore[override]
+        return Unknown(float.__round__(self, digits or 0))

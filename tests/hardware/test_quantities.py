@@ -1,0 +1,41 @@
+"""Sizes, rates and times are read with their units, and only with them."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.hardware.quantities import parse_bytes, parse_rate, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("2 TiB", 2 * 2**40), ("512GiB", 512 * 2**30), ("80 GB", 80 * 10**9), ("1.5 KiB", 1536), ("7 B", 7)],
+)
+def test_sizes_are_read_as_bytes(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize(("text", "rate"), [("400 Gbit/s", 50 * 10**9), ("50 GB/s", 50 * 10**9), ("1 MiB/s", 2**20)])
+def test_rates_are_read_as_bytes_a_second(text: str, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2 us", 2e-6), ("500 ns", 5e-7), ("0.1ms", 1e-4), ("1 s", 1.0)])
+def test_times_are_read_as_seconds(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_rate, parse_seconds])
+@pytest.mark.parametrize(
+    "text", ["", "5", 5, None, "GiB", "-1 GiB", "1e3 B", "5 parsecs", "400 Gbit", "1 GiB\n2", ["1 B"]]
+)
+def test_anything_else_is_refused_with_one_sentence(parse: Callable[[object], float], text: object) -> None:
+    with pytest.raises(ValueError, match=r"^must be a (size|rate|time) with its unit"):
+        parse(text)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(["B", "KB", "KiB", "MiB", "GB", "GiB", "TiB"]))
+def test_a_size_with_a_space_equals_one_without(number: int, unit: str) -> None:
+    assert parse_bytes(f"{number} {unit}") == parse_bytes(f"{number}{unit}")
