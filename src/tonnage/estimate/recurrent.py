@@ -1,5 +1,186 @@
-"""Placeholder while the model is being fitted."""
+"""Temporary memory inside cuDNN's recurrent networks.
+
+The structure was read off benchmarks/workspace (H200, cuDNN 9.19): 8 MiB for each layer and direction, a copy of the
+weight matrices, and some multiples of the sequence. In training one workspace must serve forward and backward, so it is
+the larger of the two. Small hidden sizes take a path that needs several times as much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
 from tonnage.hardware import Gpu
-from tonnage.program.trace import Operator
-def recurrent_workspace(operator: Operator, gpu: Gpu) -> tuple[int, ...]:
-    return ()
+from tonnage.program.trace import DTYPE_BYTES, Operator, TensorSpec
+from tonnage.units import MIB
+
+LSTM, GRU = 2, 3  # numbers of cudnnRNNMode_t; 0 and 1 are plain networks
+_GATES = {0: 1, 1: 1, LSTM: 4, GRU: 3}
+# Measured at 128 and 650; where in between the path changes is not known, 256 is the middle of their logarithms.
+_SMALL_HIDDEN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """What the size of the workspace depends on."""
+
+    mode: int
+    itemsize: int
+    inputs: int
+    hidden: int
+    output: int
+    layers: int
+    directions: int
+    rows: int
+    batch: int
+    drops: bool
+
+    @property
+    def gates(self) -> int:
+        return _GATES[self.mode]
+
+    @property
+    def is_small(self) -> bool:
+        return self.hidden <= _SMALL_HIDDEN
+
+
+def recurrent_workspace(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001  (the same on all measured GPUs)
+    """Sizes of the blocks that `_cudnn_rnn` or `_cudnn_rnn_backward` takes beside what it returns."""
+    network = _network(operator)
+    workspace = _workspace_bytes(network, training=operator.attributes.get("train") is True)
+    copy = _copied_bytes(operator, _spec(operator, 0))
+    if operator.name == "aten::_cudnn_rnn":
+        return (workspace, copy)
+    return (workspace, copy, *_backward_blocks(operator))
+
+
+def _network(operator: Operator) -> _Network:
+    attributes, tensor = operator.attributes, _spec(operator, 0)
+    batch_sizes = attributes.get("batch_sizes")
+    batch = batch_sizes[0] if isinstance(batch_sizes, tuple) else tensor.shape[0 if _is_batch_first(operator) else 1]
+    hidden, projection = _integer(operator, "hidden_size"), _integer(operator, "proj_size")
+    return _Network(
+        mode=_integer(operator, "mode"),
+        itemsize=DTYPE_BYTES[tensor.dtype],
+        inputs=tensor.shape[-1],
+        hidden=hidden,
+        output=projection or hidden,
+        layers=_integer(operator, "num_layers"),
+        directions=2 if attributes.get("bidirectional") is True else 1,
+        rows=prod(tensor.shape[:-1]),
+        batch=batch,
+        drops=attributes.get("train") is True and bool(attributes.get("dropout")),
+    )
+
+
+def _is_batch_first(operator: Operator) -> bool:
+    return operator.attributes.get("batch_first") is True and not operator.attributes.get("batch_sizes")
+
+
+def _integer(operator: Operator, name: str) -> int:
+    value = operator.attributes[name]
+    if not isinstance(value, int):
+        raise TypeError(f"{operator.name}: {name} is {value!r}, not an integer")
+    return value
+
+
+def _spec(operator: Operator, position: int) -> TensorSpec:
+    spec = operator.inputs[position]
+    if spec is None:
+        raise ValueError(f"{operator.name} has no tensor in position {position}")
+    return spec
+
+
+# -- the workspace -----------------------------------------------------------------------------------------------------
+
+
+def _workspace_bytes(network: _Network, *, training: bool) -> int:
+    elements = _forward_elements(network)
+    if training:
+        elements = max(elements, _backward_elements(network))
+    branches = network.layers * network.directions
+    return branches * 8 * MIB + network.itemsize * (_matrix_elements(network) + elements) + 768
+
+
+def _matrix_elements(network: _Network) -> int:
+    """All weights without the biases."""
+    first = network.inputs + network.output
+    later = (network.layers - 1) * (network.output * network.directions + network.output)
+    return network.directions * network.gates * network.hidden * (first + later)
+
+
+def _forward_elements(network: _Network) -> int:
+    per_row = (network.gates + 1 if network.directions == 1 else 2 * network.gates + 6) * network.hidden
+    if network.is_small:
+        per_row += 4 * network.gates * network.hidden
+    if network.drops and network.layers > 1 and network.directions == 1:
+        per_row += network.hidden
+    per_batch = _FORWARD_STATES[network.is_small, network.mode, network.directions]
+    return network.rows * (per_row + network.inputs) + network.batch * network.hidden * network.layers * per_batch
+
+
+def _backward_elements(network: _Network) -> int:
+    wider = max(network.inputs - network.hidden, 0)
+    is_deep = network.layers > 1
+    if network.is_small:
+        per_row = _GATE_GRADIENTS[network.mode] * network.hidden
+        if network.directions == 1:
+            per_row += (13 if is_deep else 12) * network.hidden + wider
+        else:
+            per_row += (20 if is_deep else 18) * network.hidden + 4 * wider
+        elements = network.rows * per_row
+    elif network.directions == 2:
+        elements = network.rows * ((12 if is_deep else 10) * network.hidden + wider)
+    else:
+        chunk = _chunk_rows(network) if is_deep else network.rows
+        elements = (3 * network.rows + chunk) * network.hidden + network.rows * wider
+    per_batch = _BACKWARD_STATES[network.is_small, network.mode == LSTM, network.directions]
+    return elements + 2 * network.rows * network.inputs + network.batch * network.hidden * network.layers * per_batch
+
+
+def _chunk_rows(network: _Network) -> int:
+    """Deep networks go through the sequence in pieces; two batch sizes were measured, 8 and 64."""
+    steps = 4 * (network.layers + 2) if network.batch > 22 else 16 * (network.layers + 1)
+    return min(network.rows, steps * network.batch)
+
+
+_GATE_GRADIENTS = {0: 1, 1: 1, LSTM: 4, GRU: 6}
+# Multiples of batch x hidden x layers, by (small, mode, directions).
+_FORWARD_STATES = {
+    (True, 0, 1): 4, (True, 1, 1): 4, (True, LSTM, 1): 8, (True, GRU, 1): 4,
+    (True, 0, 2): 10, (True, 1, 2): 10, (True, LSTM, 2): 18, (True, GRU, 2): 10,
+    (False, 0, 1): 3, (False, 1, 1): 3, (False, LSTM, 1): 10, (False, GRU, 1): 5,
+    (False, 0, 2): 10, (False, 1, 2): 10, (False, LSTM, 2): 24, (False, GRU, 2): 14,
+}  # fmt: skip
+# The same by (small, is an LSTM, directions).
+_BACKWARD_STATES = {
+    (True, False, 1): 6, (True, True, 1): 12, (True, False, 2): 14, (True, True, 2): 26,
+    (False, False, 1): 5, (False, True, 1): 10, (False, False, 2): 14, (False, True, 2): 24,
+}  # fmt: skip
+
+
+# -- beside the workspace ----------------------------------------------------------------------------------------------
+
+
+def _backward_blocks(operator: Operator) -> tuple[int, ...]:
+    """Zeros for missing gradients, a contiguous gradient of the output, weight gradients that are not returned.
+
+    The contiguous gradient is gone before the buffer of weight gradients is made: only what exceeds the buffer counts.
+    """
+    branches = _integer(operator, "num_layers") * (2 if operator.attributes.get("bidirectional") is True else 1)
+    per_branch = _integer(operator, "weight_stride0")
+    buffer, hx, cx, output, *gradients = operator.inputs[1 + per_branch * branches :][:7]
+    states = zip((output, hx, cx), gradients, strict=True)
+    zeros = tuple(state.nbytes for state, gradient in states if state is not None and gradient is None)
+    buffer_bytes = 0 if buffer is None else buffer.nbytes
+    copied = _copied_bytes(operator, gradients[0])
+    has_no_biases = per_branch in (2, 3)
+    return (*zeros, max(copied - buffer_bytes, 0), buffer_bytes if has_no_biases else 0)
+
+
+def _copied_bytes(operator: Operator, spec: TensorSpec | None) -> int:
+    """cuDNN wants contiguous tensors with time first."""
+    if spec is None:
+        return 0
+    is_turned = _is_batch_first(operator) and min(spec.shape[:2]) > 1
+    return spec.nbytes if is_turned or spec.layout != "contiguous" else 0

@@ -132,16 +132,18 @@ def _fused_attention_backward(operator: Operator, gpu: Gpu) -> tuple[int, ...]: 
     expanded = 0
     if query.shape[1] != key.shape[1]:
         expanded = prod((*query.shape[:2], *key.shape[2:])) * 2
-    return rows * query.shape[-1] * 4, rows * 4, expanded, expanded
+    return rows * query.shape[-1] * 4 + rows * 4, expanded, expanded
 
 
 def _efficient_attention_backward(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001
     """`delta`, the row sums of gradient times output, is computed through a float32 product of the whole tensor."""
-    query = _spec(operator, 1)
-    rows, whole = prod(query.shape[:-1]), query.numel * 4
-    widened = (whole, whole) if query.dtype != "float32" else ()
-    copied = (query.nbytes,) if query.layout == "strided" and query.shape[2] * query.shape[3] else ()
-    return (*widened, *copied, whole, rows * 4, rows * 4)
+    gradient = _spec(operator, 0)
+    rows, whole = prod(gradient.shape[:-1]), gradient.numel * 4
+    widened = (whole, whole) if gradient.dtype != "float32" else ()
+    _, heads, length, size = gradient.shape
+    row_major = gradient.strides == (length * heads * size, size, heads * size, 1)
+    copied = () if row_major else (gradient.nbytes,)
+    return (*copied, *widened, whole, rows * 4, rows * 4)
 
 
 def _foreach_norm(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001

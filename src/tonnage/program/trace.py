@@ -67,11 +67,12 @@ class Category(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Shape, dtype and layout (`contiguous`, `channels_last` or `strided`) of a tensor."""
+    """Shape, dtype and layout (`contiguous`, `channels_last` or `strided`) of a tensor; strides where it is strided."""
 
     shape: tuple[int, ...]
     dtype: str
     layout: str = "contiguous"
+    strides: tuple[int, ...] = ()
 
     @property
     def numel(self) -> int:

@@ -21,7 +21,7 @@ LOWER_PRECISION = """
 _convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
 conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm
 chain_matmul linalg_multi_dot scaled_dot_product_attention _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell
-rnn_tanh_cell rnn_relu_cell lstm.input gru.input rnn_tanh.input rnn_relu.input lstm.data gru.data rnn_tanh.data rnn_relu.data
+rnn_tanh_cell rnn_relu_cell
 """.split()
 FLOAT32 = """
 acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
@@ -155,7 +155,8 @@ class Autocast:
             return value.is_floating_point() and value.dtype != torch.float64 and self._is_virtual(value)
 
     def _cast(self, args: Sequence[Any], dtype: torch.dtype) -> list[Any]:
-        return [self._cast_one(a, dtype) for a in args]
+        # From the last argument to the first: the order in which the compiled kernels evaluate their arguments.
+        return [self._cast_one(a, dtype) for a in reversed(args)][::-1]
 
     def _cast_named(self, kwargs: dict[str, Any], dtype: torch.dtype) -> dict[str, Any]:
         return {k: self._cast_one(v, dtype) for k, v in kwargs.items()}

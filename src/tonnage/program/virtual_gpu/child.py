@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tonnage.program.virtual_gpu import autocast, composites, cuda_api, data_dependent, patches
+from tonnage.program.virtual_gpu import autocast, composites, cuda_api, data_dependent, patches, recurrent
 from tonnage.program.virtual_gpu.device import DeviceMode
 from tonnage.program.virtual_gpu.loop import EnoughSeen, Loop
 from tonnage.program.virtual_gpu.modules import ModuleStack
@@ -35,6 +35,7 @@ class VirtualGpu:
         cuda_api.CudaApi(self.recorder, gpu).install()
         self.modules.install()
         self.loop.install()
+        recurrent.install()
         patches.install(self.device, self.loop, self.recorder)
 
 

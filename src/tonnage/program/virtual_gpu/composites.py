@@ -119,36 +119,43 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     backend = _choose_backend(query, key, value, attn_mask, enable_gqa)
+    mask = _float_mask(attn_mask, query.dtype)
     if backend == "math":
-        mask = _float_mask(attn_mask, query.dtype)
         return aten._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
             query, key, value, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )[0]
-    if enable_gqa and query.size(1) != key.size(1) and backend != "flash":
-        repeats = query.size(1) // key.size(1)
-        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     if backend == "flash":
         return _flash(query, key, value, dropout_p, is_causal, scale)
     needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    mask = _aligned_mask(_float_mask(attn_mask, query.dtype), query, key)
+    if backend == "cudnn":
+        return aten._scaled_dot_product_cudnn_attention(  # type: ignore[no-any-return]
+            query, key, value, mask, needs_gradient, dropout_p, is_causal, False, scale=scale
+        )[0]
+    if query.size(1) != key.size(1):
+        repeats = query.size(1) // key.size(1)
+        key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     return aten._scaled_dot_product_efficient_attention(  # type: ignore[no-any-return]
-        query, key, value, mask, needs_gradient, dropout_p, is_causal, scale=scale
+        query, key, value, _aligned_mask(mask, query, key), needs_gradient, dropout_p, is_causal, scale=scale
     )[0]
 
 
 def _choose_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, gqa: bool) -> str:
-    """torch's choice on sm80 and newer, by the conditions of `select_sdp_backend`."""
+    """torch's choice, by the conditions of `select_sdp_backend`. Hopper prefers cuDNN where older parts take flash
+    attention: the two need the same memory."""
     if query.dim() != 4 or query.dtype != key.dtype or query.dtype not in (*_HALVES, torch.float32):
         return "math"
     head, value_head = query.size(-1), value.size(-1)
-    if not gqa and query.shape[:2] != key.shape[:2]:
+    if query.size(0) != key.size(0) or (not gqa and query.size(1) != key.size(1)):
         return "math"
-    if torch.backends.cuda.flash_sdp_enabled() and query.dtype in _HALVES and mask is None:
-        if head == key.size(-1) == value_head and head <= 256:
+    enabled = torch.backends.cuda
+    if query.dtype in _HALVES and head == key.size(-1) == value_head and head <= 256:
+        if enabled.cudnn_sdp_enabled() and head % 8 == 0:
+            return "cudnn"
+        if enabled.flash_sdp_enabled() and mask is None:
             return "flash"
     alignment = 8 if query.dtype in _HALVES else 4
     aligned = head == key.size(-1) and head % alignment == 0 and value_head % alignment == 0
-    return "efficient" if aligned and torch.backends.cuda.mem_efficient_sdp_enabled() else "math"
+    return "efficient" if aligned and not gqa and enabled.mem_efficient_sdp_enabled() else "math"
 
 
 def _flash(

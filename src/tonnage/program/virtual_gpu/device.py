@@ -220,6 +220,25 @@ def _plain_numbers(mode: DeviceMode, data: Any) -> Any:
     return [_plain_numbers(mode, item) for item in data] if isinstance(data, list | tuple) else data
 
 
+@handles(torch._has_compatible_shallow_copy_type)
+def _compatible(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return True if any(mode.is_virtual(t) for t in args[:2]) else bool(func(*args, **kwargs))
+
+
+@handles(torch.Tensor.data.__set__)
+def _set_data(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`parameter.data = parameter.data.cuda()`, which is how modules move: the Parameter stays the same object."""
+    tensor, value = args
+    if tensor.is_meta == value.is_meta:
+        return func(*args, **kwargs)
+    fresh = value.detach().requires_grad_(tensor.requires_grad)
+    if isinstance(tensor, torch.nn.Parameter):
+        fresh = torch.nn.Parameter(fresh, tensor.requires_grad)
+    fresh.grad, tensor.grad = None, None
+    torch._C._swap_tensor_impl(tensor, fresh)
+    return None
+
+
 # -- reading --------------------------------------------------------------------------------------------------------------
 
 

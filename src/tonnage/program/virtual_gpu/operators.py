@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
-from tonnage.program.virtual_gpu import host, rules
+from tonnage.program.virtual_gpu import accumulation, host, rules
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.recorder import Recorder
 from tonnage.program.virtual_gpu.values import Twins, worth_knowing
@@ -18,7 +18,10 @@ from tonnage.program.virtual_gpu.values import Twins, worth_knowing
 aten = torch.ops.aten
 _LAYOUTS = ("contiguous", "channels_last", "strided")
 # Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
-_MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_amp", "_pin_memory", "resize", "where")
+_MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_amp", "_pin_memory", "resize", "where",
+                  "_pack_padded", "_ctc_loss")
+# CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
+_LAST_OUTPUT_FIRST = {"aten::native_dropout"}
 _VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
 
 
@@ -33,7 +36,7 @@ class _Storage(weakref.ref):  # type: ignore[type-arg]
 class _Info:
     """What the schema of an operator says about it, looked up once."""
 
-    __slots__ = ("argument_names", "mutates", "name", "rule", "skips_kernel", "strict_devices", "view")
+    __slots__ = ("argument_names", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         schema = func._schema
@@ -47,6 +50,7 @@ class _Info:
         # In-place updates of whole lists change no memory; their per-tensor meta kernels would take most of the time.
         self.skips_kernel = self.mutates and short.endswith("_") and short.startswith(("_foreach_", "_fused_", "_amp_"))
         self.rule: Callable[..., Any] | None = rules.find(func)
+        self.splits = rules.splits(func)
 
 
 class OperatorMode(TorchDispatchMode):
@@ -57,6 +61,7 @@ class OperatorMode(TorchDispatchMode):
         self.recorder = recorder
         self.modules = modules
         self.twins = Twins()
+        self._accumulation = accumulation.InPlaceAccumulation()
         self.in_optimizer = False
         self.counting = True
         self.on_parameter_update: Callable[[], None] = lambda: None
@@ -68,13 +73,14 @@ class OperatorMode(TorchDispatchMode):
 
     def is_virtual(self, tensor: torch.Tensor) -> bool:
         """Is this tensor on the virtual GPU (and not one the user wanted on `meta`)?"""
-        return tensor.is_meta and tensor.untyped_storage()._cdata in self._live
+        return self.block_of(tensor) is not None
 
     def block_of(self, tensor: torch.Tensor) -> int | None:
         """The block behind a tensor. Tensors that look like something else (sparse, subclasses) have none."""
-        if not tensor.is_meta or tensor.layout is not torch.strided:
-            return None
-        reference = self._live.get(tensor.untyped_storage()._cdata)
+        with torch._C.DisableTorchFunction():  # also asked from hooks in the user's code, where the device is pretended
+            if not tensor.is_meta or tensor.layout is not torch.strided:
+                return None
+            reference = self._live.get(tensor.untyped_storage()._cdata)
         return None if reference is None else reference.block
 
     def tag(self, tensor: torch.Tensor | None, category: Category) -> None:
@@ -97,9 +103,11 @@ class OperatorMode(TorchDispatchMode):
             return self._dispatch(func, args, kwargs or {})
 
     def _dispatch(self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        info = self._infos.get(func)
-        if info is None:
-            info = self._infos[func] = _Info(func)
+        if func is accumulation.add and self._accumulation.applies(args):
+            func = accumulation.add_in_place
+            self._account(self._info(func), func, args, kwargs, list(args), args[0])
+            return args[0]
+        info = self._info(func)
         if info.view:
             return func(*args, **kwargs)
         tensors = list(_tensors(args, kwargs))
@@ -109,8 +117,19 @@ class OperatorMode(TorchDispatchMode):
         if len(virtual) != len(tensors):
             self._check_devices(info, tensors, virtual)
         result = self._run(info, func, args, kwargs)
-        self._account(info, func, args, kwargs, tensors, result)
+        if not info.splits:
+            self._account(info, func, args, kwargs, tensors, result)
         return result
+
+    def account(self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Count and record a part of an operator that a rule has taken apart."""
+        self._account(self._info(func), func, args, kwargs, list(_tensors(args, kwargs)), result)
+
+    def _info(self, func: torch._ops.OpOverload) -> _Info:
+        info = self._infos.get(func)
+        if info is None:
+            info = self._infos[func] = _Info(func)
+        return info
 
     def _creates(self, kwargs: dict[str, Any]) -> bool:
         """Does this operator bring something new onto the virtual GPU (a factory, a copy from the host)?"""
@@ -147,7 +166,7 @@ class OperatorMode(TorchDispatchMode):
         if info.mutates and phase == Phase.FORWARD and not torch.is_grad_enabled():
             self._note_update(inputs)
         outputs = [] if info.skips_kernel else [t for t in _tensors((result,), {}) if t.is_meta]
-        for tensor in outputs:
+        for tensor in reversed(outputs) if info.name in _LAST_OUTPUT_FIRST else outputs:
             self._count(tensor, module, phase)
         self._learn(info, func, args, kwargs, inputs, outputs)
         if info.name in ("aten::_to_copy", "aten::copy_"):
@@ -163,7 +182,7 @@ class OperatorMode(TorchDispatchMode):
         if known is not None:
             if self.recorder.block_bytes[known.block] == storage.nbytes():
                 return
-            self.recorder.free(known.block, phase)  # resized in place: on CUDA a new block, then the old one goes
+            self.recorder.free(known.block)  # resized in place: on CUDA a new block, then the old one goes
         reference = _Storage(storage, self._released)
         reference.key = key
         reference.block = self.recorder.allocate(storage.nbytes(), module, phase)
@@ -173,7 +192,7 @@ class OperatorMode(TorchDispatchMode):
         if self._live.get(reference.key) is reference:
             del self._live[reference.key]
             self.twins.forget(reference.key)
-            self.recorder.free(reference.block, self.phase)
+            self.recorder.free(reference.block)
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
         """Put a fresh meta tensor onto the virtual GPU without an operator."""
@@ -345,7 +364,9 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
-    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), _LAYOUTS[_layout(tensor)])
+    layout = _LAYOUTS[_layout(tensor)]
+    strides = tuple(tensor.stride()) if layout == "strided" else ()
+    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), layout, strides)
 
 
 def _plain(value: Any) -> Attribute:

@@ -23,7 +23,9 @@ class Recorder:
         self.block_module = array("i")
         self.block_call = array("i")
         self.block_phase = array("b")
-        self.block_free_phase = array("b")
+        self.block_survives = array("b")  # did a backward pass begin or go on while the block was alive?
+        self._block_birth = array("i")
+        self._backward_calls = 0
         self.call_operator = array("i")
         self.call_phase = array("b")
         self.call_module = array("i")
@@ -45,20 +47,22 @@ class Recorder:
         self.block_module.append(module)
         self.block_call.append(len(self.call_operator))
         self.block_phase.append(phase)
-        self.block_free_phase.append(_UNTAGGED)
+        self.block_survives.append(1)
+        self._block_birth.append(self._backward_calls)
         self._event(Event.ALLOCATE, block)
         self.allocated_bytes += nbytes
         if self.allocated_bytes > self.peak_bytes:
             self.peak_bytes = self.allocated_bytes
         return block
 
-    def free(self, block: int, phase: Phase) -> None:
-        self.block_free_phase[block] = phase
+    def free(self, block: int) -> None:
+        self.block_survives[block] = self._backward_calls > self._block_birth[block]
         self.allocated_bytes -= self.block_bytes[block]
         self._event(Event.FREE, block)
 
     def call(self, operator: int, module: int, phase: Phase) -> None:
         self._event(Event.CALL, len(self.call_operator))
+        self._backward_calls += phase == Phase.BACKWARD
         self.call_operator.append(operator)
         self.call_phase.append(phase)
         self.call_module.append(module)
@@ -75,8 +79,8 @@ class Recorder:
         self._event(Event.RESET_PEAK, 0)
 
     def tag(self, block: int, category: Category) -> None:
-        """Say what a block is for; the first word counts, except that gradients may reuse what was an activation."""
-        if self.block_tag[block] == _UNTAGGED:
+        """Say what a block is for. The first word counts, but what was copied from the host may turn out to be weights."""
+        if self.block_tag[block] in (_UNTAGGED, Category.INPUTS):
             self.block_tag[block] = category
 
     def warn(self, text: str) -> None:
@@ -108,10 +112,10 @@ class Recorder:
 
     def _categories(self, training: bool) -> Iterable[Category]:
         """The tag where there is one; else an activation is what the forward pass makes and leaves for later."""
-        for tag, born, died in zip(self.block_tag, self.block_phase, self.block_free_phase, strict=True):
+        for tag, born, survives in zip(self.block_tag, self.block_phase, self.block_survives, strict=True):
             if tag != _UNTAGGED:
                 yield Category(tag)
-            elif born == Phase.FORWARD and (died != Phase.FORWARD or not training):
+            elif born == Phase.FORWARD and (survives or not training):
                 yield Category.ACTIVATIONS
             else:
                 yield Category.TEMPORARIES

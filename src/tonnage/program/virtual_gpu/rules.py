@@ -10,15 +10,24 @@ import torch
 aten = torch.ops.aten
 Rule = Callable[..., Any]
 _RULES: dict[Any, Rule] = {}
+_SPLITS: set[Any] = set()
 
 
-def rule(*overloads: Any) -> Callable[[Rule], Rule]:
+def rule(*overloads: Any, splits: bool = False) -> Callable[[Rule], Rule]:
+    """Register what these overloads return. A rule that `splits` an operator accounts for the parts itself."""
+
     def register(function: Rule) -> Rule:
         for overload in overloads:
             _RULES[overload] = function
+            if splits:
+                _SPLITS.add(overload)
         return function
 
     return register
+
+
+def splits(func: torch._ops.OpOverload) -> bool:
+    return func in _SPLITS
 
 
 def find(func: torch._ops.OpOverload) -> Rule | None:
@@ -54,6 +63,25 @@ def _batch_norm_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict
 @rule(aten.threshold_backward.default)
 def _threshold_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     return torch.empty_like(args[1])
+
+
+# -- convolutions: cuDNN computes the gradients one after the other, each with a workspace of its own ----------------------
+
+
+@rule(aten.convolution_backward.default, splits=True)
+def _convolution_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    *operands, mask = args
+    results: list[torch.Tensor | None] = [None, None, None]
+    for part in (0, 1):
+        if mask[part]:
+            only = [i == part for i in range(3)]
+            results[part] = func(*operands, only, **kwargs)[part]
+            mode.account(func, (*operands, only), kwargs, results[part])
+    if mask[2]:
+        gradient, dims = args[0], [0, *range(2, args[0].dim())]
+        results[2] = torch.empty(gradient.shape[1], dtype=gradient.dtype, device="meta")
+        mode.account(aten.sum.dim_IntList, (gradient, dims), {}, results[2])
+    return tuple(results)
 
 
 # -- known values ---------------------------------------------------------------------------------------------------------
