@@ -69,7 +69,7 @@ class Log:
             self.file.flush()
 
 
-def convolution_shapes(rng: random.Random) -> Iterator[dict[str, Any]]:
+def convolution_shapes(rng: random.Random, classic: bool) -> Iterator[dict[str, Any]]:
     """Realistic convolutions first (classic networks), then random ones of one, two and three dimensions."""
     common = [
         (3, 64, 7, 2, 224, 1), (64, 64, 1, 1, 56, 1), (64, 64, 3, 1, 56, 1), (64, 256, 1, 1, 56, 1), (256, 64, 1, 1, 56, 1),
@@ -80,7 +80,7 @@ def convolution_shapes(rng: random.Random) -> Iterator[dict[str, Any]]:
         (128, 64, 3, 1, 256, 1), (3, 64, 3, 1, 32, 1), (256, 256, 3, 1, 32, 32), (128, 256, 5, 1, 27, 2),
         (192, 48, 1, 1, 28, 1), (1, 32, 3, 1, 28, 1), (512, 3, 1, 1, 64, 1), (64, 128, 4, 2, 64, 1),
     ]  # fmt: skip
-    for (cin, cout, k, stride, size, groups), batch in itertools.product(common, (2, 32, 128)):
+    for (cin, cout, k, stride, size, groups), batch in itertools.product(common if classic else (), (2, 32, 128)):
         yield {
             "dims": 2,
             "n": batch,
@@ -92,29 +92,55 @@ def convolution_shapes(rng: random.Random) -> Iterator[dict[str, Any]]:
             "groups": groups,
         }
     while True:
-        dims = rng.choice((1, 2, 2, 2, 3))
-        cin, cout = (
-            rng.choice((1, 3, 4, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 320, 512, 640)) for _ in "ab"
-        )
-        groups = rng.choice((1, 1, 1, 1, 2, 4, 0))
-        if groups == 0 or cin % groups or cout % groups:
-            cout = cin
-            groups = cin if groups == 0 else 1
-        size = rng.choice(
-            {1: (64, 250, 1000, 4000, 16000), 2: (7, 8, 14, 16, 28, 32, 56, 64, 112, 128, 224), 3: (8, 16, 28, 32)}[
-                dims
-            ]
-        )
-        yield {
-            "dims": dims, "n": rng.choice((1, 4, 8, 16, 32, 64)), "cin": cin, "cout": cout, "k": rng.choice((1, 2, 3, 3, 3, 4, 5, 7)),
-            "stride": rng.choice((1, 1, 1, 2)), "size": size, "groups": groups, "dilation": rng.choice((1, 1, 1, 1, 2, 4)),
-            "transposed": groups == 1 and rng.random() < 0.15,
-        }  # fmt: skip
+        yield realistic_shape(rng) if rng.random() < 0.7 else random_shape(rng)
 
 
-def convolutions(log: Log, seconds: float, rng: random.Random) -> None:
+def realistic_shape(rng: random.Random) -> dict[str, Any]:
+    """A layer as networks have them: the smaller the image, the more channels and the larger the batch."""
+    size = rng.choice((4, 7, 8, 14, 16, 28, 32, 56, 64, 112, 128, 224, 256))
+    base = rng.choice((16, 24, 32, 40, 48, 64, 64, 64, 80, 96, 128))
+    cin = min(base * rng.choice((1, 2, 4, 8, 16)), 2048)
+    cout = rng.choice((cin, cin, 2 * cin, max(cin // 2, 8), 4 * cin, max(cin // 4, 8)))
+    if rng.random() < 0.12:
+        cin = rng.choice((1, 3, 3, 3, 4))
+    elif rng.random() < 0.06:
+        cout = rng.choice((1, 2, 3, 10, 21))
+    k, stride = rng.choice(
+        ((1, 1), (1, 1), (3, 1), (3, 1), (3, 1), (3, 1), (3, 2), (4, 2), (1, 2), (2, 2), (5, 1), (7, 1), (7, 2))
+    )
+    most = max((1 << 27) // (size * size * max(cin, cout)), 1)
+    batch = min(rng.choice((2, 4, 8, 16, 32, 48, 64, 96, 128, 256, 512)), most)
+    kind = rng.random()
+    groups = cin if kind < 0.12 else rng.choice((2, 4, 8, 32)) if kind < 0.18 else 1
+    if groups > 1:
+        cout = cin
+        groups = groups if cin % groups == 0 else 1
+    return {
+        "dims": 2, "n": batch, "cin": cin, "cout": cout, "k": k, "stride": stride, "size": size, "groups": groups,
+        "transposed": groups == 1 and k in (2, 3, 4) and stride == 2 and rng.random() < 0.5,
+    }  # fmt: skip
+
+
+def random_shape(rng: random.Random) -> dict[str, Any]:
+    dims = rng.choice((1, 2, 2, 2, 3))
+    cin, cout = (rng.choice((1, 3, 4, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 320, 512, 640)) for _ in "ab")
+    groups = rng.choice((1, 1, 1, 1, 2, 4, 0))
+    if groups == 0 or cin % groups or cout % groups:
+        cout = cin
+        groups = cin if groups == 0 else 1
+    size = rng.choice(
+        {1: (64, 250, 1000, 4000, 16000), 2: (7, 8, 14, 16, 28, 32, 56, 64, 112, 128, 224), 3: (8, 16, 28, 32)}[dims]
+    )
+    return {
+        "dims": dims, "n": rng.choice((1, 4, 8, 16, 32, 64)), "cin": cin, "cout": cout, "k": rng.choice((1, 2, 3, 3, 3, 4, 5, 7)),
+        "stride": rng.choice((1, 1, 1, 2)), "size": size, "groups": groups, "dilation": rng.choice((1, 1, 1, 1, 2, 4)),
+        "transposed": groups == 1 and rng.random() < 0.15,
+    }  # fmt: skip
+
+
+def convolutions(log: Log, seconds: float, rng: random.Random, classic: bool) -> None:
     end = time.monotonic() + seconds
-    for shape in convolution_shapes(rng):
+    for shape in convolution_shapes(rng, classic):
         if time.monotonic() > end:
             return
         for dtype, channels_last in (
@@ -159,7 +185,13 @@ def convolution(log: Log, shape: dict[str, Any], dtype: torch.dtype, channels_la
     ]
     forward = measure(lambda: aten.convolution(x, weight, None, *settings))
     out = aten.convolution(x, weight, None, *settings)
-    common = {"input": describe(x), "weight": describe(weight), "settings": settings, "output": describe(out)}
+    common = {
+        "benchmark": torch.backends.cudnn.benchmark,
+        "input": describe(x),
+        "weight": describe(weight),
+        "settings": settings,
+        "output": describe(out),
+    }
     log.row(op="convolution", **common, **forward)
     gradient = torch.randn_like(out)
     for mask in ([True, True, False], [True, False, False], [False, True, False]):
@@ -195,6 +227,44 @@ def matrix_products(log: Log) -> None:
     with torch.cuda.stream(side):
         a = torch.randn(512, 512, device="cuda")
         log.row(op="mm on a second stream", **measure(lambda: a @ a))
+
+
+def benchmark_mode(log: Log, seconds: float, rng: random.Random) -> None:
+    """The first call of each shape with `cudnn.benchmark = True`, which tries every algorithm."""
+    torch.backends.cudnn.benchmark = True
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        shape = realistic_shape(rng)
+        for dtype, channels_last in ((torch.float32, False), (torch.float16, False), (torch.float16, True)):
+            try:
+                convolution(log, shape, dtype, channels_last)
+            except RuntimeError:
+                break
+    torch.backends.cudnn.benchmark = False
+
+
+def more_recurrent(log: Log) -> None:
+    """Hidden sizes between and beyond, projections, no biases, bfloat16, packed input."""
+    for kind, hidden, dtype, variant in itertools.product(
+        ("LSTM", "GRU"),
+        (64, 192, 256, 384, 512, 1024),
+        (torch.float32, torch.bfloat16),
+        ("plain", "packed", "nobias", "both"),
+    ):
+        both = variant == "both"
+        module = getattr(torch.nn, kind)(256, hidden, 2, bidirectional=both, bias=variant != "nobias").cuda().to(dtype)
+        x = torch.randn(64, 48, 256, device="cuda", dtype=dtype, requires_grad=True)
+        weights = sum(p.numel() * p.element_size() for p in module.parameters())
+        lengths = torch.linspace(64, 8, 48).long()
+        value = torch.nn.utils.rnn.pack_padded_sequence(x, lengths) if variant == "packed" else x
+        rows: list[tuple[str, Any, dict[str, int]]] = []
+        with Watch(rows):
+            out = module(value)[0]
+            (out.data if variant == "packed" else out).sum().backward()
+        for name, shapes, row in rows:
+            if "rnn" in name:
+                settings = [kind, 2, hidden, 256, 48, 64, both, 0.0]
+                log.row(op=name, rnn=settings, variant=variant, weights=weights, dtype=str(dtype), shapes=shapes, **row)
 
 
 def recurrent(log: Log) -> None:
@@ -356,6 +426,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="time for the convolutions")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--parts", default="", help="names separated by commas; all by default")
     options = parser.parse_args()
     log = Log(options.out / "workspace.jsonl.gz")
     free, total = torch.cuda.mem_get_info()
@@ -363,16 +435,20 @@ def main() -> None:
         op="machine", gpu=torch.cuda.get_device_name(), torch=torch.__version__, cuda=torch.version.cuda,
         cudnn=torch.backends.cudnn.version(), date=date.today().isoformat(), total=total, context=total - free,
     )  # fmt: skip
-    rng = random.Random(0)
+    rng = random.Random(options.seed)
     parts: dict[str, Callable[[], None]] = {
         "matrix_products": lambda: matrix_products(log),
         "various": lambda: various(log),
         "normalisations": lambda: normalisations(log),
-        "convolutions": lambda: convolutions(log, options.seconds, rng),
+        "convolutions": lambda: convolutions(log, options.seconds, rng, options.seed == 0),
         "attention": lambda: attention(log, options.seconds / 3, rng),
         "recurrent": lambda: recurrent(log),
+        "more_recurrent": lambda: more_recurrent(log),
+        "benchmark": lambda: benchmark_mode(log, options.seconds / 3, rng),
     }
     for name, part in parts.items():
+        if options.parts and name not in options.parts.split(","):
+            continue
         begin = time.monotonic()
         part()
         torch.cuda.empty_cache()
