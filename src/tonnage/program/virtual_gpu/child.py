@@ -24,6 +24,7 @@ class VirtualGpu:
     """Everything that must be in place before the user's first line runs."""
 
     def __init__(self, steps: int, gpu: dict[str, Any]) -> None:
+        patches.without_compiler()
         self.recorder = Recorder()
         self.modules = ModuleStack(self.recorder)
         self.operators = OperatorMode(self.recorder, self.modules)

@@ -51,6 +51,16 @@ def install() -> list[torch.library.Library]:
     return [library]
 
 
+def decomposition(func: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    """How a composite comes apart. In inference mode torch does not do it before the virtual GPU sees the operator."""
+    name = func.name().removeprefix("aten::").removesuffix(".default")
+    if name in _OVERRIDES:
+        return _OVERRIDES[name]
+    if name in _LEAVES or not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return None
+    return func.decompose
+
+
 def _exists(name: str) -> bool:
     packet, _, overload = name.partition(".")
     return hasattr(getattr(aten, packet, None), overload or "default")
@@ -103,6 +113,26 @@ def _fused_rms_norm_backward(
     )
 
 
+@override("ctc_loss.Tensor", "ctc_loss.IntList")
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    overload = aten._ctc_loss.Tensor if isinstance(target_lengths, torch.Tensor) else aten._ctc_loss.default
+    loss = overload(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        loss = torch.where(aten.isinf(loss), torch.zeros_like(loss), loss)
+    if reduction == 1:
+        lengths = torch.as_tensor(target_lengths).to(device="meta", dtype=loss.dtype).clamp_min(1)
+        return (loss / lengths).mean()  # type: ignore[no-any-return]
+    return loss.sum() if reduction == 2 else loss  # type: ignore[no-any-return]
+
+
 # -- attention ------------------------------------------------------------------------------------------------------------
 
 
@@ -148,7 +178,8 @@ def _choose_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     if query.size(0) != key.size(0) or (not gqa and query.size(1) != key.size(1)):
         return "math"
     enabled = torch.backends.cuda
-    if query.dtype in _HALVES and head == key.size(-1) == value_head and head <= 256:
+    learned_mask = mask is not None and mask.requires_grad and torch.is_grad_enabled()
+    if query.dtype in _HALVES and head == key.size(-1) == value_head and head <= 256 and not learned_mask:
         if enabled.cudnn_sdp_enabled() and head % 8 == 0:
             return "cudnn"
         if enabled.flash_sdp_enabled() and mask is None:

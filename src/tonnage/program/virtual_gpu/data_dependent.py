@@ -109,3 +109,19 @@ def _equal(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     mode.note_read(args[0])
     left, right = (mode.twins.value(t) if t.is_meta else t for t in args)
     return left is not None and right is not None and bool(torch.equal(left, right))
+
+
+@rule(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+def _ctc_loss(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ARG001
+    """The forward variables of all alignments: frames times twice the longest target, plus one."""
+    probabilities, lengths = args[0], args[3]
+    if isinstance(lengths, torch.Tensor):
+        lengths = (mode.twins.value(lengths) if lengths.is_meta else lengths).tolist()
+    frames, batch, _ = probabilities.shape
+    alignments = (batch, frames, 2 * max(lengths) + 1)
+    return _empty((batch,), probabilities.dtype), _empty(alignments, probabilities.dtype)
+
+
+@rule(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
+def _ctc_loss_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:  # noqa: ARG001
+    return torch.empty_like(args[1])

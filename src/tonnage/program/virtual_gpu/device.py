@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
 
 from tonnage.program.virtual_gpu.errors import DataDependent
 from tonnage.program.virtual_gpu.operators import OperatorMode
@@ -34,12 +35,20 @@ class DeviceMode(TorchFunctionMode):
     def __init__(self, operators: OperatorMode) -> None:
         super().__init__()
         self.operators = operators
+        self.default_device: torch.device | None = None
+
+    def set_default_device(self, device: Any) -> None:
+        """`torch.set_default_device`: torch would put its own mode below this one, where it is too late."""
+        chosen = as_device(device)
+        self.default_device = None if chosen is None or chosen.type == "cpu" else chosen
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
         kwargs = kwargs or {}
         handler = _HANDLERS.get(func)
         if handler is not None:
             return handler(self, func, args, kwargs)
+        if self.default_device is not None and kwargs.get("device") is None and func in _device_constructors():
+            kwargs = {**kwargs, "device": self.default_device}
         if "device" in kwargs:
             return self.with_device(func, args, kwargs)
         return func(*args, **kwargs)
@@ -199,6 +208,8 @@ def _copy(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, An
 @handles(torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor)
 def _tensor(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     device = as_device(kwargs.get("device"))
+    if device is None and func in (torch.tensor, torch.asarray):
+        device = mode.default_device
     if device is None and func is torch.Tensor.new_tensor and mode.is_virtual(args[0]):
         device, kwargs = CUDA, {"dtype": args[0].dtype, **kwargs}
     if device is None or device.type == "cpu":

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
-from tonnage.program.virtual_gpu import accumulation, host, rules
+from tonnage.program.virtual_gpu import accumulation, composites, host, rules
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.recorder import Recorder
 from tonnage.program.virtual_gpu.values import Twins, worth_knowing
@@ -22,6 +22,7 @@ _MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_a
                   "_pack_padded", "_ctc_loss")
 # CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
 _LAST_OUTPUT_FIRST = {"aten::native_dropout"}
+_DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
 _VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
 
 
@@ -36,7 +37,7 @@ class _Storage(weakref.ref):  # type: ignore[type-arg]
 class _Info:
     """What the schema of an operator says about it, looked up once."""
 
-    __slots__ = ("argument_names", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
+    __slots__ = ("argument_names", "composite", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         schema = func._schema
@@ -49,12 +50,17 @@ class _Info:
         self.strict_devices = schema.name.startswith("aten::") and not short.startswith(_MIXES_DEVICES)
         # In-place updates of whole lists change no memory; their per-tensor meta kernels would take most of the time.
         self.skips_kernel = self.mutates and short.endswith("_") and short.startswith(("_foreach_", "_fused_", "_amp_"))
+        self.composite = composites.decomposition(func)
         self.rule: Callable[..., Any] | None = rules.find(func)
         self.splits = rules.splits(func)
 
 
 class OperatorMode(TorchDispatchMode):
     """The virtual GPU's memory and its log."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap the dispatch below so that its compiler is imported at the first call
 
     def __init__(self, recorder: Recorder, modules: ModuleStack) -> None:
         super().__init__()
@@ -108,6 +114,9 @@ class OperatorMode(TorchDispatchMode):
             self._account(self._info(func), func, args, kwargs, list(args), args[0])
             return args[0]
         info = self._info(func)
+        if info.composite is not None:
+            with self:
+                return info.composite(*args, **kwargs)
         if info.view:
             return func(*args, **kwargs)
         tensors = list(_tensors(args, kwargs))
@@ -221,7 +230,7 @@ class OperatorMode(TorchDispatchMode):
             if self.twins and not info.skips_kernel:
                 self._learn_update(info, func, args, kwargs, inputs, outputs)
             return
-        if not outputs or not any(worth_knowing(t) for t in outputs):
+        if not outputs or not any(worth_knowing(t, info.name in _DATA_SOURCES) for t in outputs):
             return
         value = rules.constant(info.name, outputs)
         if value is None and not all(not t.is_meta or self.twins.knows(t.untyped_storage()._cdata) for t in inputs):

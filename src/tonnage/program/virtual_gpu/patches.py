@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +22,8 @@ def install(mode: DeviceMode, loop: Loop, recorder: Recorder) -> None:
     _checkpoints_compare_shapes()
     _optimizers_as_on_cuda()
     _libraries_as_on_cuda()
+    torch.set_default_device = mode.set_default_device
+    torch.get_default_device = lambda: mode.default_device or torch.device("cpu")
     _no_compilation(recorder)
     _storage(mode, recorder)
     _load_to_host()
@@ -84,21 +88,34 @@ def _no_compilation(recorder: Recorder) -> None:
             return lambda function: compile(function, **kwargs)
         return model
 
-    _no_compiler_import()
     torch.compile = compile  # type: ignore[assignment]
     torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[method-assign]  # noqa: ARG005
 
 
-def _no_compiler_import() -> None:
-    """Functions marked "not to be compiled" import the whole compiler at their first call: more than a second."""
-    checkpoint = importlib.import_module("torch.utils.checkpoint")
-    for owner in (torch.optim.Optimizer, checkpoint, checkpoint.CheckpointFunction):
-        for name in dir(owner):
-            plain = getattr(getattr(owner, name, None), "__wrapped__", None)
-            if callable(plain) and not isinstance(plain, type):
-                plain.__dynamo_disable = plain  # type: ignore[attr-defined]
-    # Should something else import it, it must find what a CUDA build has.
+def without_compiler() -> None:
+    """Functions marked "not to be compiled" import the whole compiler at their first call: more than a second. They get
+    a stand-in instead, which makes way for the real module as soon as anything else of it is wanted."""
+    sys.modules["torch._dynamo"] = _CompilerStandIn("torch._dynamo")
+    # Should it be imported after all, it must find what a CUDA build has.
     torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]  # noqa: ARG005
+
+
+class _CompilerStandIn(types.ModuleType):
+    """What torch itself calls of its compiler when nothing is compiled."""
+
+    @staticmethod
+    def disable(fn: Any = None, recursive: bool = True, **_: Any) -> Any:  # noqa: ARG004
+        return fn if fn is not None else lambda function: function
+
+    allow_in_graph = assume_constant_result = disallow_in_graph = forbid_in_graph = staticmethod(lambda fn: fn)
+    graph_break = mark_static_address = mark_static = mark_dynamic = reset = staticmethod(lambda *args, **kwargs: None)  # noqa: ARG005
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # somebody looks at all modules; that is no use of this one
+            raise AttributeError(name)
+        if sys.modules.get("torch._dynamo") is self:
+            del sys.modules["torch._dynamo"]
+        return getattr(importlib.import_module("torch._dynamo"), name)
 
 
 def _storage(mode: DeviceMode, recorder: Recorder) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 
 MOST_INTEGERS = 1 << 22
-MOST_FLOATS = 1 << 12
+MOST_FLOATS = 1 << 20  # a causal mask over 1024 tokens
+MOST_DATA = 1 << 12  # floats that come from a data set or a random generator: nobody decides anything by them
 
 
 class Twins:
@@ -47,9 +48,11 @@ class Twins:
         self._flat.pop(key, None)
 
 
-def worth_knowing(tensor: torch.Tensor) -> bool:
+def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
     dtype = tensor.dtype
-    limit = MOST_FLOATS if dtype.is_floating_point or dtype.is_complex else MOST_INTEGERS
+    limit = MOST_INTEGERS
+    if dtype.is_floating_point or dtype.is_complex:
+        limit = MOST_DATA if is_data else MOST_FLOATS
     return tensor.numel() <= limit
 
 
