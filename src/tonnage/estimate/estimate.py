@@ -1,0 +1,137 @@
+"""What one program needs on one GPU, as plain values, and the report that holds the answers for all GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A quantity with bounds that hold it with the estimate's coverage."""
+
+    value: int
+    low: int
+    high: int
+
+    def as_dict(self) -> dict[str, int]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakTensor:
+    """One of the largest blocks in use at the peak."""
+
+    bytes: int
+    category: str
+    module: str
+    operator: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemoryMoment:
+    """Where the program fails on a GPU that is too small."""
+
+    step: int
+    phase: str
+    operator: str
+    module: str
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What one program needs on one GPU. `basis` says how it is known: measured, calibrated or specification."""
+
+    gpu: str
+    fits: bool
+    basis: str
+    peak_allocated_bytes: Interval
+    peak_reserved_bytes: Interval
+    device_bytes: Interval
+    usable_bytes: int
+    categories: Mapping[str, int]
+    largest: tuple[PeakTensor, ...]
+    storage_bytes: int
+    h2d_bytes_step: int
+    d2h_bytes_step: int
+    coverage: float = 0.9
+    out_of_memory: OutOfMemoryMoment | None = None
+    max_batch: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of `--json`: bytes and seconds, never formatted text."""
+        moment = self.out_of_memory
+        return {
+            "gpu": self.gpu,
+            "fits": self.fits,
+            "basis": self.basis,
+            "coverage": self.coverage,
+            "peak_allocated_bytes": self.peak_allocated_bytes.as_dict(),
+            "peak_reserved_bytes": self.peak_reserved_bytes.as_dict(),
+            "device_bytes": self.device_bytes.as_dict(),
+            "usable_bytes": self.usable_bytes,
+            "categories": dict(self.categories),
+            "largest_tensors": [_plain(tensor) for tensor in self.largest],
+            "storage_bytes": self.storage_bytes,
+            "h2d_bytes_step": self.h2d_bytes_step,
+            "d2h_bytes_step": self.d2h_bytes_step,
+            "max_batch": self.max_batch,
+            "out_of_memory": None if moment is None else _plain(moment),
+        }
+
+
+def _plain(value: PeakTensor | OutOfMemoryMoment) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCurve:
+    """Memory over the run, thinned out: bytes in use by category at each point, and where steps end."""
+
+    gpu: str
+    categories: Mapping[str, tuple[int, ...]]
+    phases: tuple[str, ...]
+    step_ends: tuple[int, ...]  # indices into the points
+    peak: int  # index of the point with the peak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The answer to `tonnage estimate`: one program on all asked GPUs."""
+
+    program: str
+    mode: str
+    steps_traced: int
+    batch: int | None
+    parameter_count: int
+    estimates: tuple[Estimate, ...]
+    curve: MemoryCurve | None = None
+    warnings: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fits_somewhere(self) -> bool:
+        return any(estimate.fits for estimate in self.estimates)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "program": self.program,
+            "mode": self.mode,
+            "steps_traced": self.steps_traced,
+            "batch": self.batch,
+            "parameter_count": self.parameter_count,
+            **self.details,
+            "estimates": [estimate.as_dict() for estimate in self.estimates],
+            "warnings": list(self.warnings),
+        }
+
+    def _repr_html_(self) -> str:
+        from tonnage.estimate.page import render_fragment
+
+        return render_fragment(self)
