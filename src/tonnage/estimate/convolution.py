@@ -8,8 +8,8 @@ residuals. A transposed convolution is the data gradient of a plain one: all is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil, prod
 
@@ -27,13 +27,15 @@ IN_PLACE_POINTWISE_CHANNELS, IN_PLACE_POINTWISE_PIXELS = 256, 25000  # the same 
 NCHW_TAPS, NCHW_WEIGHT_CHANNELS = 49, 24  # fp32 kernels that exist in NCHW only
 STRIDED_POINTWISE_CHANNELS = 64  # forward kernels of one tap with a stride: up to so many channels, no conversion
 WIDE_PIXELS, NARROW = 12544, 32  # fp32 weight gradient of one tap on large images, with few channels and a small batch
-HALF_CHUNK, FP32_CHUNK = 4096, 256  # pixels of the batch below which a weight gradient's reduction is not split again
-TILE = 128  # a weight gradient is computed in tiles of 128 x 128 sums, as many at a time as there are multiprocessors
+HALF_CHUNK, FP32_CHUNK = 8192, 1024  # pixels of the batch below which a weight gradient's reduction is not split again
+TILE, SMALL_TILE = 128, 64  # channels on a side of a weight gradient's tile; the small one where there are no more
+HALF_SHARE = 10 / 11  # half-precision weight gradients split for this share of the multiprocessors
 DEPTHWISE_PADDING = 4  # channels per group to which cuDNN pads a depthwise convolution that it has no kernel for
 DEPTHWISE_SUMS = 8  # partial sums per image of a depthwise weight gradient in NHWC
 GROUP_RATIO, GROUP_WIDTH = 6, 128  # groups of C and K channels, C / K up to this ratio, are padded to one power of two
-FFT_SIDES = (16, 32, 64, 128, 256)  # transforms that `benchmark` tries; 16, 32 and 64 were seen, 256 is cuDNN's limit
-TRIAL_BYTES, STRIDED_TRIAL_BYTES = 600, 2500  # per weight: other gradients that `benchmark` tries (-40 % to +10 %)
+FFT_SIDES = (16, 32, 64, 128, 256)  # transforms of whole images that `benchmark` tries in fp32; 256 is cuDNN's limit
+FFT_WEIGHT_SIDE, FFT_WEIGHT_TAPS = 64, 16  # the largest transform and kernel for which a weight gradient is tried so
+FFT_TILE_BYTES, FFT_TILE = 32 * 17 * 8, 32  # the data gradient: transforms of tiles of 32 x 32, halved by symmetry
 
 _HALVES = ("float16", "bfloat16")
 
@@ -43,18 +45,39 @@ def convolution_workspace(
 ) -> tuple[int, ...]:
     """Sizes of the blocks that one call allocates and frees: copies of its operands, then the workspace.
 
-    With `benchmark`, the first call, in which torch tries every kernel whose workspace fits into the free memory; later
-    calls take about what they take without it.
+    With `benchmark`, what the fastest kernel takes; the first call first allocates `convolution_trial` too.
     """
-    problem = _problem(operator)
+    problem = _problem(operator, benchmark)
     if problem is None:
         return ()
-    sizes = [_workspace(problem, kind, gpu, benchmark, allow_tf32) for kind in _kinds(operator, problem)]
+    sizes = [_workspace(problem, kind, gpu, allow_tf32) for kind in _kinds(operator, problem)]
     if len(sizes) == 2:
         # The data gradient runs first; the weight's gradient, allocated after it, takes a part of the room it leaves.
         sizes[0] -= problem.weight_bytes
     workspace = max(0, *sizes) if sizes else 0
     return tuple(size for size in (*_copies(operator, problem), workspace) if size)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What `benchmark` adds to the first call of a thread with this `key`.
+
+    torch allocates one block for the largest kernel that it tries, frees it, and empties the cache; then comes the
+    workspace of the fastest. Kernels that do not fit into the free memory are left out.
+    """
+
+    key: Hashable
+    nbytes: int
+
+
+def convolution_trial(operator: Operator, gpu: Gpu, *, allow_tf32: bool = True) -> Trial | None:
+    """The trial before the first call with `benchmark`; `None` if cuDNN is not asked or nothing is computed."""
+    problem = _problem(operator, True)
+    kinds = _kinds(operator, problem) if problem is not None else []
+    if problem is None or not kinds or (problem.groups == problem.c > 1 and not problem.channels_last):
+        return None  # torch's own depthwise kernels are not tried
+    size = max(max(_workspace(problem, kind, gpu, allow_tf32), _largest_trial(problem, kind)) for kind in kinds)
+    return Trial((tuple(kinds), problem), size)
 
 
 class _Kind(Enum):
@@ -78,7 +101,8 @@ class _Problem:
     groups: int
     dtype: str
     channels_last: bool
-    transposed: bool
+    transposed: bool = field(compare=False)
+    tuned: bool  # torch has measured which kernel is the fastest
 
     @property
     def itemsize(self) -> int:
@@ -107,12 +131,7 @@ class _Problem:
         return self.batch * (channels or self.k) * prod(self.output_shape) * self.itemsize
 
 
-def _workspace(problem: _Problem, kind: _Kind, gpu: Gpu, benchmark: bool, allow_tf32: bool) -> int:
-    size = _usual_workspace(problem, kind, gpu, allow_tf32)
-    return max(size, _largest_trial(problem, kind)) if benchmark and problem.groups == 1 else size
-
-
-def _usual_workspace(problem: _Problem, kind: _Kind, gpu: Gpu, allow_tf32: bool) -> int:
+def _workspace(problem: _Problem, kind: _Kind, gpu: Gpu, allow_tf32: bool) -> int:
     if gpu.vendor.upper() != "NVIDIA":
         return 0  # MIOpen was not measured
     if problem.groups > 1 and problem.groups == problem.c:
@@ -176,7 +195,7 @@ def _converted(problem: _Problem, kind: _Kind) -> int:
     if problem.channels_last:
         size = (problem.input_bytes(c) if c > problem.c else 0) + (problem.output_bytes(k) if k > problem.k else 0)
         return size + (problem.weight_bytes * c * k // (problem.c * problem.k) if size else 0)
-    in_place = kind is _Kind.FORWARD and not problem.half and _writes_nchw(problem)
+    in_place = kind is _Kind.FORWARD and not problem.half and not problem.tuned and _writes_nchw(problem)
     output = 0 if in_place else problem.output_bytes(k)
     weight = 0 if problem.taps == 1 else problem.weight_bytes * c * k // (problem.c * problem.k)
     return problem.input_bytes(c) + weight + output
@@ -251,38 +270,64 @@ def _depthwise(problem: _Problem, kind: _Kind) -> int:
 
 
 def _partial_sums(problem: _Problem, gpu: Gpu) -> int:
-    """The fp32 results of a weight gradient whose reduction is split so that every multiprocessor has a tile."""
-    rows, columns = problem.k, problem.c // problem.groups * problem.taps
-    tiles = ceil(rows / TILE) * ceil(columns / min(TILE, max(rows, TILE // 2)))
+    """The fp32 results of a weight gradient whose reduction is split so that every multiprocessor has a tile.
+
+    A tile is one tap of some output channels times some input channels. With fewer tiles than half the multiprocessors,
+    each part of the batch has its own copy of the gradient; with more, parts of single tiles wait to be added.
+    """
+    rows, columns = problem.k, problem.c // problem.groups
+    height, width = (SMALL_TILE if side <= SMALL_TILE else TILE for side in (rows, columns))
+    tiles = ceil(rows / height) * ceil(columns / width) * problem.taps
     chunks = problem.batch * prod(problem.output_shape) // (HALF_CHUNK if problem.half else FP32_CHUNK)
-    if chunks < 2 or tiles > 2 * gpu.sms:
+    workers = round(gpu.sms * HALF_SHARE) if problem.half else gpu.sms
+    if chunks < 2 or tiles > 2 * workers:
         return 0
-    splits = min(gpu.sms // tiles, chunks)
-    return splits * problem.weights * 4 if splits > 1 else min(problem.weights, gpu.sms * TILE * TILE) * 4
+    splits = min(workers // tiles, chunks)
+    if splits > 1:
+        return splits * problem.weights * 4
+    waiting = workers // 2 if tiles <= workers else workers
+    return min(problem.weights, waiting * height * width) * 4
 
 
 def _largest_trial(problem: _Problem, kind: _Kind) -> int:
-    """The largest kernel that `benchmark` tries: transforms of whole images or unrolled gradients (seen in fp32)."""
-    if len(problem.kernel) != 2 or problem.dilation > 1 or problem.channels_last:
+    """The largest kernel that `benchmark` tries: Fourier transforms, seen for images in fp32 and NCHW only.
+
+    A transform turns convolution into products of transformed images and filters, all of which are in the workspace.
+    """
+    plain = len(problem.kernel) == 2 and problem.dilation == 1 and problem.groups == 1
+    if not plain or problem.dtype != "float32" or problem.channels_last:
         return 0
-    unrolled = 0 if kind is _Kind.FORWARD or problem.taps == 1 else problem.weights
-    if problem.stride > 1:
-        return unrolled * STRIDED_TRIAL_BYTES
+    pairs, batch = problem.c * problem.k, problem.batch
+    if kind is _Kind.DATA:
+        return _tiled_transforms(problem)
     side = max(problem.input_shape) + max(problem.kernel) - 1
-    fitting = [fft for fft in FFT_SIDES if fft >= side]
-    if not fitting or kind is _Kind.DATA:
+    transform = next((fft * (fft // 2 + 1) * 16 for fft in FFT_SIDES if fft >= side), 0)
+    if problem.stride > 1 or not transform:
         return 0
-    transform = fitting[0] * (fitting[0] // 2 + 1) * 16
-    pairs = problem.c * problem.k
     if kind is _Kind.FORWARD:
-        return transform * (pairs + problem.batch * problem.c)
-    return max(transform * pairs + problem.output_bytes(), unrolled * TRIAL_BYTES)
+        return transform * (pairs + batch * problem.c)
+    if side > FFT_WEIGHT_SIDE or problem.taps > FFT_WEIGHT_TAPS:
+        return 0
+    return max(transform * pairs + problem.output_bytes(), transform * batch * (problem.c + problem.k))
+
+
+def _tiled_transforms(problem: _Problem) -> int:
+    """A data gradient with stride 2, as one transform for each of the four phases; or one of a single pixel."""
+    phases, pairs = problem.stride**2, problem.c * problem.k
+    side = max(problem.output_shape)
+    if side == 1 and problem.k >= SMALL_TILE:
+        return FFT_TILE_BYTES * (pairs + problem.batch * (problem.c + problem.k))
+    if problem.stride != 2 or min(problem.kernel) < 3 or side > FFT_TILE:
+        return 0
+    tiles = 1 if side + max(problem.kernel) - 1 <= FFT_TILE else 2
+    images = problem.batch * FFT_TILE_BYTES * (phases * problem.c + problem.k) * tiles
+    return phases * FFT_TILE_BYTES * pairs + images + problem.input_bytes() + problem.output_bytes()
 
 
 # -- reading the operator ---------------------------------------------------------------------------------------------
 
 
-def _problem(operator: Operator) -> _Problem | None:
+def _problem(operator: Operator, tuned: bool = False) -> _Problem | None:
     """The convolution behind an operator; `None` if it is empty or of a dtype that cuDNN does not take."""
     source, weight, result = _operands(operator)
     if source.numel == 0 or result.numel == 0 or source.dtype not in (*_HALVES, "float32", "float64"):
@@ -293,7 +338,7 @@ def _problem(operator: Operator) -> _Problem | None:
         batch=source.shape[0], c=big.shape[1], k=small.shape[1],
         input_shape=big.shape[2:], output_shape=small.shape[2:], kernel=weight.shape[2:],
         stride=max(_integers(operator, "stride")), dilation=max(_integers(operator, "dilation")),
-        groups=_integers(operator, "groups")[0], dtype=source.dtype, transposed=transposed,
+        groups=_integers(operator, "groups")[0], dtype=source.dtype, transposed=transposed, tuned=tuned,
         channels_last=len(source.shape) > 3 and "channels_last" in (source.layout, weight.layout),
     )  # fmt: skip
 

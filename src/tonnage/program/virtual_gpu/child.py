@@ -1,17 +1,34 @@
-"""The process in which a user's program runs against the virtual GPU. Started by `tonnage.program.capture`."""
+"""The process in which a user's program runs against the virtual GPU. Started by `tonnage.program.capture`.
+
+It leaves either `result.trace` or `failure.json` in the folder of the request.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import runpy
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tonnage.program.virtual_gpu import autocast, composites, cuda_api, data_dependent, patches, recurrent
+from tonnage.program.batch_size import BatchSize
+from tonnage.program.trace import Origin
+from tonnage.program.trace_file import write_trace
+from tonnage.program.virtual_gpu import (
+    autocast,
+    composites,
+    cuda_api,
+    data_dependent,
+    failures,
+    patches,
+    recurrent,
+    run,
+)
 from tonnage.program.virtual_gpu.device import DeviceMode
+from tonnage.program.virtual_gpu.files import ScratchLayer
 from tonnage.program.virtual_gpu.loop import EnoughSeen, Loop
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.operators import OperatorMode
@@ -23,13 +40,14 @@ _ = data_dependent  # its rules register themselves
 class VirtualGpu:
     """Everything that must be in place before the user's first line runs."""
 
-    def __init__(self, steps: int, gpu: dict[str, Any]) -> None:
+    def __init__(self, steps: int, gpu: dict[str, Any], batch: BatchSize | None = None) -> None:
         patches.without_compiler()
         self.recorder = Recorder()
         self.modules = ModuleStack(self.recorder)
         self.operators = OperatorMode(self.recorder, self.modules)
         self.device = DeviceMode(self.operators)
         self.loop = Loop(self.operators, self.modules, steps)
+        self.batch = batch or BatchSize(None)
         self.autocast = autocast.Autocast(self.operators.is_virtual)
         self._libraries = composites.install()
         self.autocast.install()
@@ -37,33 +55,88 @@ class VirtualGpu:
         self.modules.install()
         self.loop.install()
         recurrent.install()
-        patches.install(self.device, self.loop, self.recorder)
+        patches.install(self.device, self.loop, self.recorder, self.batch)
+        self._follow_threads()
+
+    def __enter__(self) -> VirtualGpu:
+        self.operators.__enter__()
+        self.device.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self.device.__exit__(*details)
+        self.operators.__exit__(*details)
+
+    def _follow_threads(self) -> None:
+        """The modes belong to a thread; prefetching threads of the program need them as well."""
+        original = threading.Thread.run
+
+        def follow(thread: threading.Thread) -> None:
+            with self.operators, self.device:
+                original(thread)
+
+        threading.Thread.run = follow  # type: ignore[method-assign]
+
+    def origin(self, request: dict[str, Any]) -> Origin:
+        cudnn: Any = torch.backends.cudnn
+        return Origin(
+            program=request["name"],
+            kind=request["kind"],
+            mode="training" if self.loop.training else "inference",
+            steps=self.recorder.steps,
+            batch=self.batch.wanted or self.batch.found,
+            torch_version=torch.__version__,
+            captured_on=request["gpu"]["name"],
+            allocator_settings=os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or "",
+            cudnn_benchmark=bool(cudnn.benchmark),
+            cudnn_allow_tf32=bool(cudnn.allow_tf32),
+            matmul_allow_tf32=bool(torch.backends.cuda.matmul.allow_tf32),
+            deterministic=torch.are_deterministic_algorithms_enabled() or bool(cudnn.deterministic),
+            storage_bytes=self.recorder.storage_bytes,
+            checkpoints=self.recorder.checkpoints,
+            parameter_count=self.loop.parameter_count,
+            warnings=tuple(self.recorder.warnings),
+        )
 
 
 def main() -> None:
-    script, *arguments = sys.argv[1:]
-    gpu = {"name": "NVIDIA H200", "compute_capability": (9, 0), "memory_bytes": 150754820096, "sms": 132, "l2_bytes": 62914560}
-    virtual = VirtualGpu(4, gpu)
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    request = json.loads(Path(sys.argv[1]).read_text())
+    folder = Path(request["folder"])
     try:
-        with virtual.operators, virtual.device:
-            runpy.run_path(script, run_name="__main__")
+        virtual = VirtualGpu(
+            request["steps"], request["gpu"], BatchSize(request["batch"], request["batch_option"])
+        )
+        ScratchLayer(folder).install()
+        _follow(virtual, request)
+        failures.check(virtual, request)
+        write_trace(virtual.recorder.trace(virtual.origin(request)), folder / "result.trace")
+    except BaseException as error:  # whatever it was, it is told in one sentence
+        message, hint = failures.explain(error, request)
+        (folder / "failure.json").write_text(json.dumps({"message": message, "hint": hint}))
+        if not isinstance(error, failures.Refusal):
+            import traceback
+
+            traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # no clean-up of the program may keep the process alive
+
+
+def _follow(virtual: VirtualGpu, request: dict[str, Any]) -> None:
+    """Run the program until it ends or has shown enough."""
+    try:
+        with virtual:
+            run.program(virtual, request)
     except EnoughSeen:
-        print("enough")
-    r = virtual.recorder
-    print(r.steps, len(r.event_kind), len(r.call_operator), len(r.operators), max_live(r), r.warnings, r.storage_bytes)
-
-
-def max_live(r):
-    cur = peak = 0
-    for k, s in zip(r.event_kind, r.event_subject):
-        if k == 0:
-            cur += -(-r.block_bytes[s] // 512) * 512
-        elif k == 1:
-            cur -= -(-r.block_bytes[s] // 512) * 512
-        peak = max(peak, cur)
-    return peak / 2**20
+        pass
+    except SystemExit as end:
+        if end.code not in (None, 0) and not virtual.loop.enough:
+            raise
+    except Exception:
+        # What comes after the loop is not worth failing for: the epochs were cut short, results may be missing.
+        if not virtual.loop.enough:
+            raise
+    virtual.loop.close()
 
 
 if __name__ == "__main__":

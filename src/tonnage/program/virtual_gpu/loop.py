@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -23,6 +24,8 @@ from tonnage.program.virtual_gpu.operators import OperatorMode
 
 # Seconds for what follows the loop (evaluation, saving) once the loop itself has been seen.
 _AFTERMATH_SECONDS = 15.0
+# How long a loop without a data loader is followed beyond what is needed, to see whether it ends by itself.
+_LOOK_AHEAD_SECONDS = (0.25, 2.0)
 # A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
 _MOST_BACKWARDS = 64
 
@@ -47,6 +50,10 @@ class Loop:
         self._last_peak = 0
         self._quiet_calls = 0
         self._feeding: weakref.WeakSet[Allowance] = weakref.WeakSet()
+        self._began = 0.0
+        self._look_ahead_until: float | None = None
+        self._counted: set[int] = set()
+        self.parameter_count = 0
 
     def install(self) -> None:
         optimizer = torch.optim.Optimizer
@@ -87,7 +94,7 @@ class Loop:
             raise EnoughSeen
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if self.enough:
+        if self.enough and self._look_ahead_until is None:
             raise EnoughSeen
         self._depth += 1
         self.operators.in_optimizer = True
@@ -125,16 +132,33 @@ class Loop:
             self._finish()
 
     def _finish(self) -> None:
-        """Stop here, unless a data loader drives the loop: then it runs dry and the program goes on to what follows."""
-        if not any(allowance.drives_loop for allowance in self._feeding):
+        """Enough was seen. A data loader that drives the loop runs dry now, and the program goes on to what follows.
+        Another loop is followed a little longer: if it ends by itself, what follows it belongs to the trace; if not, the
+        trace is cut back to what was wanted."""
+        now = time.monotonic()
+        if any(allowance.drives_loop for allowance in self._feeding):
+            self._limit_aftermath()
+        elif self._look_ahead_until is None:
+            shortest, longest = _LOOK_AHEAD_SECONDS
+            self._look_ahead_until = now + min(max(now - self._began, shortest), longest)
+            self.recorder.mark()
+        elif now > self._look_ahead_until:
+            self.recorder.rewind()
             raise EnoughSeen
-        if threading.current_thread() is threading.main_thread():
+
+    def _limit_aftermath(self) -> None:
+        if threading.current_thread() is threading.main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0:
             signal.signal(signal.SIGALRM, _time_is_up)
             signal.setitimer(signal.ITIMER_REAL, _AFTERMATH_SECONDS)
+
+    def close(self) -> None:
+        """The program has ended; no alarm may ring any more."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
     # -- forwards -----------------------------------------------------------------------------------------------------
 
     def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002
+        self._began = self._began or time.monotonic()
         if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
             self._updated_by_hand = False
             self._end_turn()
@@ -158,6 +182,10 @@ class Loop:
     def _tag_parameters(self, module: nn.Module) -> None:
         for tensor in (*module._parameters.values(), *module._buffers.values()):
             self.operators.tag(tensor, Category.PARAMETERS)
+        for parameter in module._parameters.values():
+            if parameter is not None and id(parameter) not in self._counted:
+                self._counted.add(id(parameter))
+                self.parameter_count += parameter.numel()
 
     def _tag_state(self, optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.abc
+import importlib.util
 import os
 import sys
 import types
@@ -12,12 +15,14 @@ from typing import Any
 import torch
 from torch.utils import data
 
+from tonnage.program.batch_size import BatchSize
 from tonnage.program.virtual_gpu.device import DeviceMode
+from tonnage.program.virtual_gpu.errors import Unsupported
 from tonnage.program.virtual_gpu.loop import Loop
 from tonnage.program.virtual_gpu.recorder import Recorder
 
 
-def install(mode: DeviceMode, loop: Loop, recorder: Recorder) -> None:
+def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) -> None:
     _keep_mode_in_backward(mode, loop)
     _checkpoints_compare_shapes()
     _optimizers_as_on_cuda()
@@ -25,9 +30,10 @@ def install(mode: DeviceMode, loop: Loop, recorder: Recorder) -> None:
     torch.set_default_device = mode.set_default_device
     torch.get_default_device = lambda: mode.default_device or torch.device("cpu")
     _no_compilation(recorder)
-    _storage(mode, recorder)
+    _storage(recorder)
+    _no_extensions()
     _load_to_host()
-    _data_loading(loop)
+    _data_loading(loop, batch)
 
 
 def _keep_mode_in_backward(mode: DeviceMode, loop: Loop) -> None:
@@ -118,7 +124,7 @@ class _CompilerStandIn(types.ModuleType):
         return getattr(importlib.import_module("torch._dynamo"), name)
 
 
-def _storage(mode: DeviceMode, recorder: Recorder) -> None:
+def _storage(recorder: Recorder) -> None:
     """`torch.save` writes nothing; its bytes are counted."""
 
     def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ARG001
@@ -129,7 +135,46 @@ def _storage(mode: DeviceMode, recorder: Recorder) -> None:
             open(f, "wb").close()  # goes to the scratch layer: later code may look for the file
 
     torch.save = save
-    _ = mode
+    if importlib.util.find_spec("safetensors"):
+        _storage_of_safetensors(recorder)
+
+
+def _storage_of_safetensors(recorder: Recorder) -> None:
+    """Its files are written by compiled code, past the scratch layer."""
+    module: Any = importlib.import_module("safetensors.torch")
+
+    def save_file(tensors: dict[str, torch.Tensor], filename: Any, metadata: Any = None) -> None:  # noqa: ARG001
+        with torch._C.DisableTorchFunction():
+            recorder.storage_bytes = max(recorder.storage_bytes, _bytes_of(tensors, set()))
+        recorder.checkpoints += 1
+        open(filename, "wb").close()
+
+    module.save_file = save_file
+
+
+def _no_extensions() -> None:
+    """CUDA code that is compiled at run time cannot be followed."""
+
+    def refuse(name: str = "", *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        raise Unsupported(f"the custom CUDA extension {name!r} cannot run on the virtual GPU")
+
+    finder = _Replaced("torch.utils.cpp_extension", {"load": refuse, "load_inline": refuse})
+    sys.meta_path.insert(0, finder)
+
+
+class _Replaced(importlib.abc.MetaPathFinder):
+    """Replaces functions of a module when, and only if, the program imports it."""
+
+    def __init__(self, name: str, functions: dict[str, Any]) -> None:
+        self._name = name
+        self._functions = functions
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        vars(importlib.import_module(name)).update(self._functions)
+        return importlib.util.find_spec(name)
 
 
 def _bytes_of(value: Any, seen: set[int]) -> int:
@@ -175,10 +220,17 @@ def _moved(value: Any) -> Any:
     return value
 
 
-def _data_loading(loop: Loop) -> None:
+def _data_loading(loop: Loop, batch: BatchSize) -> None:
     """Batches are loaded in this process: the same data, no workers to clean up, no pinned memory to ask for."""
     loader: Any = data.DataLoader
     original: Callable[[Any], Any] = loader._get_iterator
+    initialise = loader.__init__
+
+    @functools.wraps(initialise)
+    def init(self: Any, dataset: Any, batch_size: Any = 1, *args: Any, **kwargs: Any) -> None:
+        initialise(self, dataset, batch.for_loader(batch_size), *args, **kwargs)
+
+    loader.__init__ = init
 
     def get_iterator(self: Any) -> Any:
         workers, pinned = self.num_workers, self.pin_memory

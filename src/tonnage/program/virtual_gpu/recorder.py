@@ -39,6 +39,8 @@ class Recorder:
         self.warnings: list[str] = []
         self.storage_bytes = 0
         self.checkpoints = 0
+        self._mark = (0, 0, 0, 0)
+        self._closed = False
 
     def allocate(self, nbytes: int, module: int, phase: Phase) -> int:
         block = len(self.block_bytes)
@@ -56,6 +58,8 @@ class Recorder:
         return block
 
     def free(self, block: int) -> None:
+        if self._closed:
+            return
         self.block_survives[block] = self._backward_calls > self._block_birth[block]
         self.allocated_bytes -= self.block_bytes[block]
         self._event(Event.FREE, block)
@@ -93,6 +97,20 @@ class Recorder:
             index = self._module_index[path] = len(self.modules)
             self.modules.append(path)
         return index
+
+    def mark(self) -> None:
+        """Remember this moment, in case what follows is not wanted."""
+        self._mark = (len(self.event_kind), len(self.block_bytes), len(self.call_operator), self.steps)
+
+    def rewind(self) -> None:
+        """Forget everything since the mark, and take no more."""
+        self._closed = True
+        events, blocks, calls, self.steps = self._mark
+        del self.event_kind[events:], self.event_subject[events:]
+        del self.call_operator[calls:], self.call_phase[calls:], self.call_module[calls:]
+        for column in (self.block_bytes, self.block_tag, self.block_module, self.block_call, self.block_phase):
+            del column[blocks:]
+        del self.block_survives[blocks:], self._block_birth[blocks:]
 
     def trace(self, origin: Origin) -> Trace:
         return Trace(

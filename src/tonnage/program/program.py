@@ -1,0 +1,68 @@
+"""What the user wrote: a script with arguments, `module:function`, an ONNX file, or a saved Trace."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tonnage.errors import NotFound, UsageError
+
+_FUNCTION = re.compile(r"(?P<module>[\w./\\-]+):(?P<function>[A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Something that can be captured. `kind` is `script`, `function`, `onnx` or `trace`."""
+
+    kind: str
+    target: str
+    function: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As the user would type it."""
+        target = f"{self.target}:{self.function}" if self.function else self.target
+        return " ".join((target, *self.arguments))
+
+
+def parse_program(text: str, arguments: tuple[str, ...] = ()) -> Program:
+    """The program behind what the user typed; raises `NotFound` or `UsageError`."""
+    path = Path(text)
+    if path.is_file():
+        return _from_file(path, arguments)
+    function = _FUNCTION.fullmatch(text)
+    if function:
+        return Program(kind="function", target=_module(function["module"]), function=function["function"], arguments=arguments)
+    if path.is_dir():
+        raise UsageError(f"{text} is a folder", "name the script in it, for example " + str(path / "train.py"))
+    raise NotFound(f"there is no file {text}", _nearest_script(path))
+
+
+def _from_file(path: Path, arguments: tuple[str, ...]) -> Program:
+    suffix = path.suffix.lower()
+    if suffix in (".trace", ".onnx") and arguments:
+        raise UsageError(f"{path} takes no arguments, but got: {' '.join(arguments)}")
+    if suffix == ".trace":
+        return Program(kind="trace", target=str(path))
+    if suffix == ".onnx":
+        return Program(kind="onnx", target=str(path))
+    if suffix in (".prototxt", ".caffemodel"):
+        raise UsageError(f"Caffe models such as {path.name} cannot be read yet", "convert it to ONNX")
+    return Program(kind="script", target=str(path), arguments=arguments)
+
+
+def _module(text: str) -> str:
+    """A module's dotted name, or the path of its file."""
+    if text.endswith(".py") or "/" in text:
+        if not Path(text).is_file():
+            raise NotFound(f"there is no file {text}")
+        return text
+    return text
+
+
+def _nearest_script(path: Path) -> str:
+    folder = path.parent if path.parent.is_dir() else Path()
+    scripts = sorted(p.name for p in folder.glob("*.py"))[:5]
+    return f"{folder / 'here'} has: {', '.join(scripts)}".replace("here has", "has") if scripts else ""

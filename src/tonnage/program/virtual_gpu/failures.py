@@ -1,0 +1,92 @@
+"""Turns whatever ended a program early into one sentence with the user's line, and a hint."""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+import traceback
+from typing import Any
+
+import tonnage
+
+from tonnage.program.virtual_gpu.errors import DataDependent, Unsupported
+
+
+class Refusal(Exception):
+    """We say no: the message is meant for the user as it is."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def check(virtual: Any, request: dict[str, Any]) -> None:
+    """A program that ended must have done something on the GPU."""
+    if not virtual.recorder.block_bytes:
+        raise Refusal(
+            f"{request['target']} never used the GPU: nothing was put on a cuda device",
+            'Tonnage follows programs written for cuda, such as model.to("cuda")',
+        )
+    if not virtual.recorder.call_operator or not virtual.modules.started and not virtual.recorder.steps:
+        virtual.recorder.warn("no model ran on the GPU; only its memory was counted")
+
+
+def explain(error: BaseException, request: dict[str, Any]) -> tuple[str, str]:
+    """Message and hint."""
+    if isinstance(error, Refusal):
+        return str(error), error.hint
+    where = _place(error, request)
+    if isinstance(error, SyntaxError):
+        return f"{_short(error.filename or request['target'])}:{error.lineno}: {error.msg}", "the script does not parse"
+    if isinstance(error, SystemExit):
+        return (
+            f"{request['target']} exited with status {error.code} before its first step",
+            "pass its arguments after --, for example: tonnage estimate train.py -- --data DIR",
+        )
+    if isinstance(error, DataDependent):
+        return f"{where}: {error}, which cannot be known without running it", (
+            "decide it from sizes or settings instead of values, or keep the values on the CPU"
+        )
+    if isinstance(error, Unsupported):
+        return f"{where}: {error}", "replace it by PyTorch operators for the estimate"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", ""
+    return _explain_exception(error, where)
+
+
+def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
+    text = " ".join(str(error).split("\n\n")[0].split())
+    operator = re.search(r"[Cc]ould not run '([^']+)'|^(\w+::\w+)\S*: attempted to run this operator with Meta", text)
+    if isinstance(error, NotImplementedError) and operator:
+        name = operator[1] or operator[2]
+        return (
+            f"{where}: the operator {name} exists only for a real GPU",
+            "custom CUDA operators need a meta implementation: see torch.library.register_fake",
+        )
+    if isinstance(error, ImportError):
+        return f"{where}: {text}", "install what the program imports into the same environment"
+    if isinstance(error, FileNotFoundError):
+        return f"{where}: {text}", "the program must find its data as it would when run"
+    if isinstance(error, MemoryError):
+        return f"{where}: the host's memory is not enough to prepare the program", ""
+    return f"{where}: {type(error).__name__}: {text[:400]}", "the program fails by itself, before Tonnage has seen a step"
+
+
+def _place(error: BaseException, request: dict[str, Any]) -> str:
+    """The user's line: the innermost frame outside installed packages, Tonnage and the standard library."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(("<", *_NOT_THE_USER)):
+            return f"{_short(frame.filename)}:{frame.lineno}"
+    return str(request["target"])
+
+
+_NOT_THE_USER = (
+    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")),
+    os.path.dirname(os.path.abspath(tonnage.__file__)) + os.sep,
+)
+
+
+def _short(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

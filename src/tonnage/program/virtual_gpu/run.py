@@ -1,0 +1,138 @@
+"""Runs what the user named: a script as `__main__`, or a function that returns a model and its inputs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tonnage.program.virtual_gpu.failures import Refusal
+
+
+def program(virtual: Any, request: dict[str, Any]) -> None:
+    sys.argv = [request["target"], *request["arguments"]]
+    if request["kind"] == "function":
+        _run_function(virtual, request)
+    else:
+        _run_script(virtual, request["target"])
+
+
+def _run_script(virtual: Any, target: str) -> None:
+    path = Path(target).resolve()
+    sys.path[0] = str(path.parent)
+    virtual.batch.watch_arguments()
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    uses_options = any(isinstance(n, ast.Attribute) and n.attr == "ArgumentParser" for n in ast.walk(tree)) or any(
+        isinstance(n, ast.Name) and n.id == "ArgumentParser" for n in ast.walk(tree)
+    )
+    if not uses_options:
+        tree = virtual.batch.rewrite(tree)
+    module = types.ModuleType("__main__")
+    module.__file__ = str(path)
+    module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = module
+    exec(compile(tree, str(path), "exec"), module.__dict__)
+
+
+def _run_function(virtual: Any, request: dict[str, Any]) -> None:
+    function = _load(request["target"], request["function"])
+    result = _call(virtual, function)
+    model, inputs, extras = _parts(result, request)
+    model = model.to("cuda") if isinstance(model, nn.Module) else model
+    inputs = _moved(inputs)
+    optimizer, loss = extras.get("optimizer"), extras.get("loss")
+    if isinstance(optimizer, type) or inspect.isfunction(optimizer):
+        optimizer = optimizer(model.parameters())
+    trains = optimizer is not None or loss is not None or (isinstance(model, nn.Module) and model.training)
+    if trains and optimizer is None:
+        optimizer = torch.optim.AdamW(model.parameters())
+        virtual.recorder.warn("the function names no optimizer; AdamW was assumed")
+    for _ in range(virtual.loop.wanted):
+        if trains:
+            _train(model, inputs, loss, optimizer)
+        else:
+            with torch.no_grad():
+                _forward(model, inputs)
+
+
+def _load(target: str, name: str) -> Any:
+    if target.endswith(".py"):
+        path = Path(target).resolve()
+        sys.path[0] = str(path.parent)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise Refusal(f"{target} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    else:
+        sys.path[0] = os.getcwd()
+        module = importlib.import_module(target)
+    if not hasattr(module, name):
+        known = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__]
+        raise Refusal(f"{target} has no function {name}", f"it has: {', '.join(known[:8])}" if known else "")
+    return getattr(module, name)
+
+
+def _call(virtual: Any, function: Any) -> Any:
+    parameters = inspect.signature(function).parameters
+    name = next((n for n in ("batch_size", "batch") if n in parameters), None)
+    if name is None:
+        if virtual.batch.wanted is not None:
+            raise Refusal(
+                f"{function.__name__} takes no batch size", "give it a parameter named batch_size to try other batches"
+            )
+        return function()
+    default = parameters[name].default
+    if isinstance(default, int):
+        virtual.batch.note(default, f"the parameter {name}")
+    if virtual.batch.wanted is None:
+        return function() if isinstance(default, int) else function(1)
+    return function(**{name: virtual.batch.wanted})
+
+
+def _parts(result: Any, request: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    if isinstance(result, dict) and "model" in result and "inputs" in result:
+        return result["model"], result["inputs"], result
+    if isinstance(result, tuple) and len(result) == 2 and callable(result[0]):
+        return result[0], result[1], {}
+    raise Refusal(
+        f"{request['function']} returned {type(result).__name__}, not a model and its inputs",
+        "return (model, inputs), or a dict with model, inputs and, for training, loss and optimizer",
+    )
+
+
+def _moved(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("cuda")
+    if isinstance(value, dict):
+        return {k: _moved(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(v) for v in value)
+    return value
+
+
+def _forward(model: Any, inputs: Any) -> Any:
+    if isinstance(inputs, dict):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
+
+
+def _train(model: Any, inputs: Any, loss: Any, optimizer: torch.optim.Optimizer) -> None:
+    output = _forward(model, inputs)
+    value = loss(output) if loss is not None else getattr(output, "loss", None)
+    if value is None:
+        tensors = [t for t in torch.utils._pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
+        value = sum(t.float().sum() for t in tensors if t.is_floating_point())
+    value.backward()
+    optimizer.step()
+    optimizer.zero_grad()
