@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.estimate.convolution import convolution_workspace
+from tonnage.estimate.convolution import convolution_trial, convolution_workspace
 from tonnage.hardware.catalogue import find_gpu
 from tonnage.program.trace import Attribute, Operator, TensorSpec
 from tonnage.units import MIB
@@ -91,18 +91,62 @@ def test_a_gradient_with_odd_strides_is_copied_first() -> None:
     assert copy + workspace == pytest.approx(680002048, rel=0.05)  # measured in a U-Net
 
 
+DATA = (True, False, False)
+
+
 @pytest.mark.parametrize(
     ("operator", "measured"),
     [
         (convolution((64, 256, 56, 56), (128, 256, 1, 1)), 1661075456),
         (convolution((64, 512, 7, 7), (2048, 512, 1, 1)), 2495610880),
-        (convolution((64, 128, 28, 28), (128, 128, 3, 3), padding=1), 214499328),
         (convolution((64, 512, 28, 28), (256, 512, 1, 1), mask=BOTH), 1193279488),
         (convolution((64, 512, 14, 14), (512, 512, 3, 3), stride=2, padding=1, mask=BOTH), 5317853696),
+        (convolution((32, 256, 128, 128), (256, 256, 3, 3), padding=1, mask=WEIGHT), 1034 * MIB),
+        # DCGAN with a batch of 256 and of 64: data gradients, the forward pass of its transposed convolutions
+        (convolution((256, 512, 8, 8), (1024, 512, 4, 4), stride=2, padding=1, mask=DATA), 12088 * MIB),
+        (convolution((64, 1024, 4, 4), (1024, 512, 4, 4), stride=2, padding=1, transposed=True), 9604 * MIB),
+        (convolution((256, 256, 16, 16), (256, 128, 4, 4), stride=2, padding=1, transposed=True), 1632122880),
+        (convolution((256, 64, 64, 64), (128, 64, 4, 4), stride=2, padding=1, mask=DATA), 1402079478),
+        (convolution((256, 64, 64, 64), (128, 64, 4, 4), stride=2, padding=1), 407371776),
+        (convolution((256, 1024, 4, 4), (1, 1024, 4, 4)), 606402314),
+        (convolution((256, 100, 1, 1), (100, 1024, 4, 4), transposed=True), 1697906688),
     ],
 )
 def test_the_first_call_with_benchmark_tries_much_larger_kernels(operator: Operator, measured: int) -> None:
-    assert sum(convolution_workspace(operator, H200, benchmark=True)) == pytest.approx(measured, rel=0.15)
+    trial = convolution_trial(operator, H200)
+    assert trial is not None
+    assert trial.nbytes == pytest.approx(measured, rel=0.05)
+    assert sum(convolution_workspace(operator, H200, benchmark=True)) <= trial.nbytes
+
+
+def test_a_trial_is_shared_by_a_data_gradient_and_a_transposed_convolution() -> None:
+    gradient = convolution((8, 64, 32, 32), (128, 64, 4, 4), stride=2, padding=1, mask=DATA)
+    transposed = convolution((8, 128, 16, 16), (128, 64, 4, 4), stride=2, padding=1, transposed=True)
+    other = convolution((4, 128, 16, 16), (128, 64, 4, 4), stride=2, padding=1, transposed=True)
+    first, second, third = (convolution_trial(operator, H200) for operator in (gradient, transposed, other))
+    assert first is not None
+    assert first == second
+    assert third is not None
+    assert third.key != first.key
+
+
+def test_nothing_is_tried_where_torch_does_not_ask_cudnn() -> None:
+    assert convolution_trial(convolution((0, 64, 56, 56), (64, 64, 3, 3)), H200) is None
+    assert convolution_trial(convolution((8, 96, 56, 56), (96, 1, 3, 3), groups=96), H200) is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "measured"),
+    [
+        (convolution((64, 64, 56, 56), (64, 64, 3, 3), padding=1, mask=WEIGHT), 104972967),
+        (convolution((64, 128, 112, 112), (128, 128, 3, 3), padding=1, mask=WEIGHT), 830931623),
+        (convolution((64, 512, 14, 14), (512, 512, 3, 3), padding=1, mask=WEIGHT), 69468911),
+        (convolution((128, 256, 28, 28), (512, 256, 3, 3), padding=1, mask=WEIGHT), 317326063),
+        (convolution((16, 128, 128, 128), (128, 128, 3, 3), padding=1, dtype="bfloat16", mask=WEIGHT), 142181031),
+    ],
+)
+def test_weight_gradients_of_real_networks_are_exact_to_a_kibibyte(operator: Operator, measured: int) -> None:
+    assert sum(convolution_workspace(operator, H200)) == pytest.approx(measured, abs=1024)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -112,6 +112,7 @@ class Report:
     parameter_count: int
     estimates: tuple[Estimate, ...]
     curve: MemoryCurve | None = None
+    sweep: tuple[Report, ...] = ()
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,8 +129,12 @@ class Report:
             "parameter_count": self.parameter_count,
             **self.details,
             "estimates": [estimate.as_dict() for estimate in self.estimates],
+            **({"sweep": [report._at_batch() for report in self.sweep]} if self.sweep else {}),
             "warnings": list(self.warnings),
         }
+
+    def _at_batch(self) -> dict[str, Any]:
+        return {"batch": self.batch, "estimates": [estimate.as_dict() for estimate in self.estimates]}
 
     def _repr_html_(self) -> str:
         from tonnage.estimate.page import render_fragment

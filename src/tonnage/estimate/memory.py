@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,54 +13,65 @@ import numpy.typing as npt
 from tonnage.estimate import workspace
 from tonnage.estimate.replay import EMPTY_CACHE, Replay, replay
 from tonnage.hardware import Gpu
-from tonnage.program.trace import Category, Event, Phase, Trace
+from tonnage.program.trace import Category, Event, Operator, Phase, Trace
+from tonnage.units import MIB
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Requests:
-    """All requests to the allocator in order: the Trace's own, and those of the libraries on one kind of GPU."""
+    """All requests to the allocator in order: the Trace's own, and those of the libraries on one kind of GPU.
+
+    `order` holds a block's number when it is allocated and its complement when it is freed; `events` the event of the
+    Trace behind each entry. Blocks beyond the Trace's own belong to libraries; `library_calls` says to which call.
+    """
 
     trace: Trace
     sizes: list[int]
     order: list[int]
-    position_to_event: list[int]
-    library_blocks: dict[int, str]  # block -> what it is: "cuBLAS", or the operator that needs a workspace
+    events: list[int]
+    library_calls: list[int]
 
-    def replay(self, capacity_bytes: int | None = None, curve: bool = False) -> Replay:
-        return replay(
-            self.sizes, self.order, capacity_bytes, settings=self.trace.origin.allocator_settings, curve=curve
-        )
+    def replay(self, capacity_bytes: int | None = None) -> Replay:
+        return replay(self.sizes, self.order, capacity_bytes, settings=self.trace.origin.allocator_settings)
 
     @cached_property
     def without_limit(self) -> Replay:
-        return self.replay(curve=True)
+        return self.replay()
+
+    @cached_property
+    def category(self) -> npt.NDArray[np.int8]:
+        libraries = np.full(len(self.library_calls), Category.WORKSPACE, dtype=np.int8)
+        return np.concatenate((self.trace.block_category, libraries))
+
+    @cached_property
+    def bytes_by_category(self) -> Ints:
+        """Bytes in use after each request, one column per category."""
+        order = np.array(self.order, dtype=np.int64)
+        order[order == EMPTY_CACHE] = 0
+        block = np.where(order >= 0, order, ~order)
+        rounded = (np.array(self.sizes, dtype=np.int64) + 511) // 512 * 512
+        change = np.where(order >= 0, rounded[block], -rounded[block])
+        change[np.array(self.order) == EMPTY_CACHE] = 0
+        table = np.zeros((len(order), len(Category)), dtype=np.int64)
+        table[np.arange(len(order)), self.category[block]] = change
+        return np.cumsum(table, axis=0)
 
     def alive_at(self, position: int) -> list[int]:
-        """Blocks in use after the request at `position`."""
+        """Blocks in use after the request at `position`, largest first."""
         alive: set[int] = set()
         for item in self.order[: position + 1]:
-            if item == EMPTY_CACHE:
-                continue
-            if item >= 0:
-                alive.add(item)
-            else:
+            if item < 0:
                 alive.discard(~item)
-        return sorted(alive)
+            elif item != EMPTY_CACHE:
+                alive.add(item)
+        return sorted(alive, key=lambda block: (-self.sizes[block], block))
 
-    def category(self, block: int) -> Category:
-        if block in self.library_blocks:
-            return Category.WORKSPACE
-        return Category(int(self.trace.block_category[block]))
-
-    def categories_at(self, position: int) -> dict[str, int]:
-        totals = dict.fromkeys((c.label for c in Category), 0)
-        for block in self.alive_at(position):
-            totals[self.category(block).label] += _rounded(self.sizes[block])
-        return totals
-
-
-def _rounded(size: int) -> int:
-    return -(-size // 512) * 512
+    def call_of(self, block: int) -> int:
+        """The operator call that a block belongs to."""
+        own = len(self.trace.block_bytes)
+        return int(self.trace.block_call[block]) if block < own else self.library_calls[block - own]
 
 
 def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
@@ -67,21 +79,20 @@ def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
     sizes: list[int] = trace.block_bytes.tolist()
     order: list[int] = []
     events: list[int] = []
-    libraries: dict[int, str] = {}
+    library_calls: list[int] = []
     temporaries = [workspace.temporaries(operator, gpu, trace.origin) for operator in trace.operators]
     kept = [_kept(operator, gpu) for operator in trace.operators]
     seen: set[tuple[bool, str]] = set()
     operators, phases = trace.call_operator.tolist(), trace.call_phase.tolist()
-    kinds, subjects = trace.event_kind.tolist(), trace.event_subject.tolist()
 
-    def take(size: int, name: str) -> int:
+    def take(size: int, call: int) -> int:
         block = len(sizes)
         sizes.append(size)
-        libraries[block] = name
+        library_calls.append(call)
         order.append(block)
         return block
 
-    for number, (kind, subject) in enumerate(zip(kinds, subjects, strict=True)):
+    for number, (kind, subject) in enumerate(zip(trace.event_kind.tolist(), trace.event_subject.tolist(), strict=True)):
         if kind == Event.ALLOCATE:
             order.append(subject)
         elif kind == Event.FREE:
@@ -93,16 +104,18 @@ def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
                 key = (phases[subject] == Phase.BACKWARD, name)
                 if key not in seen:
                     seen.add(key)
-                    take(size, name)
-            blocks = [take(size, trace.operators[operator].name) for size in temporaries[operator]]
-            order.extend(~block for block in blocks)
+                    take(size, subject)
+            if temporaries[operator]:
+                blocks = [take(size, subject) for size in temporaries[operator]]
+                order.extend([~block for block in blocks])
         elif kind == Event.EMPTY_CACHE:
             order.append(EMPTY_CACHE)
-        events.extend([number] * (len(order) - len(events)))
-    return Requests(trace, sizes, order, events, libraries)
+        if len(order) > len(events):
+            events.extend([number] * (len(order) - len(events)))
+    return Requests(trace, sizes, order, events, library_calls)
 
 
-def _kept(operator: workspace.Operator, gpu: Gpu) -> Sequence[tuple[str, int]]:
+def _kept(operator: Operator, gpu: Gpu) -> Sequence[tuple[str, int]]:
     """Workspaces that stay for the rest of the run once an operator has needed them."""
     if operator.name not in workspace.MATRIX_PRODUCTS:
         return ()
@@ -112,20 +125,18 @@ def _kept(operator: workspace.Operator, gpu: Gpu) -> Sequence[tuple[str, int]]:
     return kept
 
 
+# Measured on an H200 (benchmarks/accuracy/results, 2026-11-15): device minus reserved memory at the end of a run is
+# 621 MiB when neither library is used, 65 MiB more for each thread with a cuBLAS handle, 17 MiB more once cuDNN has run.
+TORCH_BYTES = 94 * MIB
+CUBLAS_HANDLE_BYTES = 65 * MIB
+CUDNN_BYTES = 17 * MIB
+
+
 def context_bytes(trace: Trace, gpu: Gpu) -> int:
     """Memory outside the allocator: the CUDA context, torch's own, and what the libraries load."""
-    names = np.array([operator.name for operator in trace.operators], dtype=object)
-    called: npt.NDArray[np.object_] = names[trace.call_operator] if len(names) else names
-    products = np.isin(called, list(workspace.MATRIX_PRODUCTS))
-    threads = {bool(p) for p in (trace.call_phase[products] == Phase.BACKWARD)}
-    total = gpu.context_bytes + TORCH_BYTES + CUBLAS_HANDLE_BYTES * len(threads)
-    if bool(np.isin(called, list(workspace.CUDNN)).any()):
-        total += CUDNN_BYTES
-    return total
-
-
-# Measured on an H200 (benchmarks/accuracy, 2026-11-15): device minus reserved memory at the end of a run is 621 MiB when
-# neither library is used, 66 MiB more for each thread with a cuBLAS handle, 16 MiB more once cuDNN has run.
-TORCH_BYTES = 94 << 20
-CUBLAS_HANDLE_BYTES = 65 << 20
-CUDNN_BYTES = 17 << 20
+    names: npt.NDArray[Any] = np.array([operator.name for operator in trace.operators], dtype=object)
+    products = np.flatnonzero(np.isin(names, list(workspace.MATRIX_PRODUCTS)))
+    multiplies = np.isin(trace.call_operator, products)
+    threads = len(np.unique(trace.call_phase[multiplies] == Phase.BACKWARD))
+    uses_cudnn = bool(np.isin(names, list(workspace.CUDNN)).any())
+    return gpu.context_bytes + TORCH_BYTES + CUBLAS_HANDLE_BYTES * threads + CUDNN_BYTES * uses_cudnn

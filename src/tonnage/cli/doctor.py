@@ -1,0 +1,100 @@
+"""`tonnage doctor`: what is installed here, what works, and what to do about the rest."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `state` is ok, missing or broken."""
+
+    name: str
+    state: str
+    detail: str
+    hint: str = ""
+
+
+def doctor_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Check this installation: Python, torch, ONNX, NVIDIA driver, catalogue, a capture of a tiny program."""
+    findings = [_python(), _package("torch", "pip install torch (a CPU build is enough)"), _catalogue(), _driver()]
+    findings.append(_package("onnx", "pip install tonnage[onnx], to read ONNX files"))
+    findings.append(_capture(findings[1]))
+    if as_json:
+        import json
+
+        print(json.dumps({"findings": [{n: getattr(f, n) for n in f.__slots__} for f in findings]}))
+    else:
+        _print(findings)
+    return 1 if any(f.state == "broken" for f in findings) else 0
+
+
+def _python() -> Finding:
+    text = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= (3, 11):
+        return Finding("python", "ok", text)
+    return Finding("python", "broken", text, "use Python 3.11 or newer")
+
+
+def _package(name: str, hint: str) -> Finding:
+    try:
+        return Finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return Finding(name, "missing", "not installed", hint)
+
+
+def _catalogue() -> Finding:
+    from tonnage.hardware import all_gpus
+
+    return Finding("GPU catalogue", "ok", f"{len(all_gpus())} GPUs")
+
+
+def _driver() -> Finding:
+    from tonnage.errors import TonnageError
+    from tonnage.hardware import probe
+
+    try:
+        machine = probe()
+    except TonnageError as error:
+        return Finding("NVIDIA driver", "missing", error.message, "not needed for estimates")
+    return Finding("NVIDIA driver", "ok", f"{machine.driver_version}, {len(machine.gpus)} GPUs")
+
+
+def _capture(torch: Finding) -> Finding:
+    """A whole capture, the way users need it."""
+    if torch.state != "ok":
+        return Finding("virtual GPU", "missing", "needs torch", torch.hint)
+    import tempfile
+    from pathlib import Path
+
+    from tonnage.api import estimate
+    from tonnage.errors import TonnageError
+
+    program = 'import torch\nmodel = torch.nn.Linear(8, 8).to("cuda")\nwith torch.no_grad():\n    model(torch.ones(4, 8).cuda())\n'
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "tiny.py")
+        script.write_text(program)
+        try:
+            report = estimate(script, gpus=["H200"], timeout_seconds=120)
+        except TonnageError as error:
+            return Finding("virtual GPU", "broken", error.message, error.hint or "please report this")
+    return Finding("virtual GPU", "ok", f"a tiny model was followed, {report.estimates[0].peak_allocated_bytes.value} bytes")
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False)
+    colours = {"ok": "green", "missing": "yellow", "broken": "red"}
+    for finding in findings:
+        console.print(Text.assemble((f"{finding.state:8}", colours[finding.state]), f"{finding.name:15} {finding.detail}"))
+        if finding.hint and finding.state != "ok":
+            console.print(Text(f"{'':8}{'':15} {finding.hint}", style="dim"))

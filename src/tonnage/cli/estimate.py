@@ -1,0 +1,85 @@
+"""`tonnage estimate`: what a program needs on each GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tonnage.estimate.estimate import Report
+
+
+def estimate_command(
+    program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
+    gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Only this GPU; may be repeated.")] = None,
+    steps: Annotated[int, typer.Option(help="Steps to follow after the first.", min=1)] = 3,
+    batch: Annotated[str, typer.Option(help="Other batch sizes to try, separated by commas.")] = "",
+    find_max_batch: Annotated[bool, typer.Option("--find-max-batch", help="The largest batch on each GPU.")] = False,
+    batch_arg: Annotated[str, typer.Option(help="The option or constant that holds the batch size.")] = "",
+    size: Annotated[list[str] | None, typer.Option(help="NAME=N: a free dimension of an ONNX file.")] = None,
+    save_trace: Annotated[Path | None, typer.Option(help="Save what the program did, for later.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report that any browser can show.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    timeout: Annotated[float, typer.Option(help="Give up after so many seconds.", min=1)] = 900.0,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
+) -> int:
+    """Tell, without a GPU, what PROGRAM needs on each GPU.
+
+    The program is yours, unmodified, written for cuda: tonnage estimate train.py -- --batch-size 64
+    """
+    from tonnage.api import estimate
+    from tonnage.cli.output import progress
+
+    with progress() as say:
+        report = estimate(
+            program, arguments=arguments or (), gpus=gpu or (), steps=steps, batches=_numbers(batch),
+            find_max_batch=find_max_batch, batch_option=batch_arg, sizes=_sizes(size or []), save_trace=save_trace,
+            timeout_seconds=timeout, progress=say,
+        )  # fmt: skip
+    if html is not None:
+        _write_page(report, html)
+    if as_json:
+        import json
+
+        print(json.dumps(report.as_dict()))
+    else:
+        from tonnage.cli.estimate_table import print_report
+
+        print_report(report)
+    return 0 if report.fits_somewhere else 3
+
+
+def _numbers(text: str) -> list[int]:
+    from tonnage.errors import UsageError
+
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise UsageError(f"--batch {text} is not a list of whole numbers", "for example: --batch 8,16,32") from None
+
+
+def _sizes(pairs: list[str]) -> dict[str, int]:
+    from tonnage.errors import UsageError
+
+    sizes: dict[str, int] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or not value.isdigit() or int(value) < 1:
+            raise UsageError(f"--size {pair} is not NAME=N", "for example: --size sequence=128")
+        sizes[name] = int(value)
+    return sizes
+
+
+def _write_page(report: Report, path: Path) -> None:
+    from tonnage.errors import UsageError
+    from tonnage.estimate.page import render_page
+
+    try:
+        path.write_text(render_page(report), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the report cannot be written to {path}: {error.strerror}") from None
+    print(f"report: {path}", file=sys.stderr)

@@ -1,0 +1,106 @@
+"""The report of `tonnage estimate` as a table for people."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tonnage.estimate.estimate import Estimate, Report
+from tonnage.units import format_bytes
+
+_BAR = 18
+_COLOURS = {
+    "parameters": "blue", "gradients": "cyan", "optimizer_state": "magenta", "activations": "green", "inputs": "yellow",
+    "temporaries": "bright_black", "workspace": "red", "context": "white",
+}  # fmt: skip
+
+
+def print_report(report: Report) -> None:
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(_headline(report))
+    if report.estimates:
+        console.print(_peak(_reference(report)))
+    console.print(_gpus(report))
+    for other in report.sweep:
+        console.print(Text(f"\nbatch {other.batch}", style="bold"))
+        console.print(_gpus(other))
+    for warning in report.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _headline(report: Report) -> Text:
+    fitting = [e for e in report.estimates if e.fits]
+    batch = f", batch {report.batch}" if report.batch else ""
+    text = Text.assemble(
+        (report.program, "bold"),
+        f"  {report.mode}{batch}, {report.parameter_count / 1e6:,.1f} M parameters, {report.steps_traced} steps followed\n",
+    )
+    if not fitting:
+        return text.append("fits on none of the GPUs\n", style="bold red")
+    smallest = min(fitting, key=lambda e: e.usable_bytes)
+    return text.append(f"fits on {len(fitting)} of {len(report.estimates)} GPUs; the smallest is {smallest.gpu}\n")
+
+
+def _reference(report: Report) -> Estimate:
+    """One estimate to show what fills the memory: the best known one."""
+    return next((e for e in report.estimates if e.basis != "specification"), report.estimates[0])
+
+
+def _peak(estimate: Estimate) -> Text:
+    """What fills the memory at the peak, largest first, and the three largest tensors."""
+    text = Text(f"at the peak on {estimate.gpu}: ")
+    parts = sorted(((v, k) for k, v in estimate.categories.items() if v), reverse=True)
+    for number, (size, name) in enumerate(parts):
+        text.append(", " if number else "")
+        text.append(f"{name.replace('_', ' ')} {format_bytes(size)}", style=_COLOURS.get(name, ""))
+    for tensor in estimate.largest[:3]:
+        shape = "x".join(map(str, tensor.shape)) or "workspace"
+        place = f" in {tensor.module}" if tensor.module else ""
+        text.append(f"\n  {format_bytes(tensor.bytes):>9}  {tensor.operator.removeprefix('aten::')} {shape}{place}")
+    return text.append("\n")
+
+
+def _gpus(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("GPU")
+    table.add_column("fits")
+    table.add_column("device memory")
+    table.add_column("of", justify="right")
+    table.add_column("", no_wrap=True)
+    table.add_column("allocated", justify="right")
+    table.add_column("reserved", justify="right")
+    searched = any(e.max_batch is not None for e in report.estimates)
+    if searched:
+        table.add_column("max batch", justify="right")
+    table.add_column("where it fails" if any(e.out_of_memory for e in report.estimates) else "")
+    for estimate in sorted(report.estimates, key=lambda e: (e.usable_bytes, e.gpu)):
+        row = [
+            estimate.gpu,
+            Text("yes", style="green") if estimate.fits else Text("no", style="red"),
+            f"{format_bytes(estimate.device_bytes.value):>8}  up to {format_bytes(estimate.device_bytes.high)}",
+            format_bytes(estimate.usable_bytes),
+            _bar(estimate),
+            format_bytes(estimate.peak_allocated_bytes.value),
+            format_bytes(estimate.peak_reserved_bytes.value),
+        ]
+        if searched:
+            row.append("" if estimate.max_batch is None else f"{estimate.max_batch:,}")
+        table.add_row(*row, _failure(estimate))
+    return table
+
+
+def _bar(estimate: Estimate) -> Text:
+    filled = min(round(_BAR * estimate.device_bytes.value / estimate.usable_bytes), _BAR)
+    style = "green" if estimate.device_bytes.high <= estimate.usable_bytes else "yellow" if estimate.fits else "red"
+    return Text.assemble(("━" * max(filled, 1), style), ("─" * (_BAR - max(filled, 1)), "bright_black"))
+
+
+def _failure(estimate: Estimate) -> str:
+    moment = estimate.out_of_memory
+    if moment is None:
+        return ""
+    where = moment.module or moment.operator.removeprefix("aten::")
+    return f"step {moment.step}, {moment.phase}, {where}"

@@ -1,0 +1,102 @@
+"""The command `tonnage`. Each subcommand is a function in a file of its own, which imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tonnage import __version__
+from tonnage.cli.doctor import doctor_command
+from tonnage.cli.estimate import estimate_command
+from tonnage.cli.gpus import gpus_command
+from tonnage.errors import TonnageError
+
+EXIT_CODES = """Exit codes: 0 ok, 1 failure, 2 usage, 3 does not fit or infeasible, 4 not found, 5 engine or server
+unreachable, 130 interrupted."""
+
+app = typer.Typer(
+    name="tonnage",
+    help="Tells you, before you run it, what a deep-learning program will need on any GPU.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("estimate")(estimate_command)
+app.command("gpus")(gpus_command)
+app.command("doctor")(doctor_command)
+
+
+def _cluster_app() -> typer.Typer:
+    from tonnage.cli.cluster import check_command, schema_command
+
+    cluster = typer.Typer(help="Describe nodes, GPUs and links in cluster.yaml.", no_args_is_help=True)
+    cluster.command("check")(check_command)
+    cluster.command("schema")(schema_command)
+    return cluster
+
+
+app.add_typer(_cluster_app(), name="cluster")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tonnage {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[  # noqa: ARG001  (acts through its callback)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tells you, before you run it, what a deep-learning program will need on any GPU."""
+
+
+def main() -> None:
+    """Run the command and turn every error into one sentence, a hint and the documented exit code."""
+    debug = "--debug" in sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
+    try:
+        code = app(standalone_mode=False)
+    except TonnageError as error:
+        if debug:
+            raise
+        _say(error)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:
+        # The reader went away (`tonnage gpus | head`); nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        code = _usage(error)
+        if code is None:
+            raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(error: TonnageError) -> None:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+
+
+def _usage(error: Exception) -> int | None:
+    """Errors of the command line itself, as click knows them; None for everything else."""
+    show, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+    if show is None or not isinstance(code, int):
+        return None
+    context = getattr(error, "ctx", None)
+    print(f"error: {show()}", file=sys.stderr)
+    print(f"hint: {context.command_path if context else 'tonnage'} --help shows what it takes", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

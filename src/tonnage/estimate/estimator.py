@@ -1,0 +1,181 @@
+"""Trace and GPUs in, Report out. Everything here is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tonnage.estimate import intervals, workspace
+from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report
+from tonnage.estimate.memory import Requests, collect_requests, context_bytes
+from tonnage.estimate.replay import Replay
+from tonnage.hardware import Gpu
+from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
+
+MOST_TENSORS = 30
+MOST_POINTS = 600
+# GPUs on which the workspaces and the context were measured, not derived.
+CALIBRATED = {"H200"}
+
+
+class Estimator:
+    """Evaluates one Trace; what GPUs of one architecture share is computed once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._requests: dict[str, Requests] = {}
+        self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
+        self._doubts: dict[str, int] = {}
+        self._copies = trace.bytes_per_step(H2D), trace.bytes_per_step(D2H)
+
+    def requests(self, gpu: Gpu) -> Requests:
+        key = gpu.compute_capability
+        if key not in self._requests:
+            self._requests[key] = collect_requests(self.trace, gpu)
+        return self._requests[key]
+
+    def estimate(self, gpu: Gpu) -> Estimate:
+        requests = self.requests(gpu)
+        context = context_bytes(self.trace, gpu)
+        result = self._replay(requests, gpu.usable_bytes - context)
+        widen = 1.0 if gpu.name in CALIBRATED else 2.0
+        doubt = self._doubt(gpu)
+        fits = result.out_of_memory_at is None
+        # What would be needed is known even where it does not fit.
+        needed = result if fits else requests.without_limit
+        return Estimate(
+            gpu=gpu.name,
+            fits=fits,
+            basis="calibrated" if gpu.name in CALIBRATED else "specification",
+            peak_allocated_bytes=intervals.allocated(needed.peak_allocated_bytes, doubt, widen),
+            peak_reserved_bytes=intervals.reserved(needed.peak_reserved_bytes, doubt, widen),
+            device_bytes=intervals.device(needed.peak_reserved_bytes + context, doubt, widen),
+            usable_bytes=gpu.usable_bytes,
+            categories=self._categories(requests, needed, context),
+            largest=self._largest(gpu.compute_capability, requests, needed),
+            storage_bytes=self.trace.origin.storage_bytes,
+            h2d_bytes_step=self._copies[0],
+            d2h_bytes_step=self._copies[1],
+            coverage=intervals.COVERAGE,
+            out_of_memory=None if fits else _moment(requests, result),
+        )
+
+    def _doubt(self, gpu: Gpu) -> int:
+        key = gpu.compute_capability
+        if key not in self._doubts:
+            self._doubts[key] = _doubtful_bytes(self.trace, gpu)
+        return self._doubts[key]
+
+    def fits(self, gpu: Gpu) -> bool:
+        requests = self.requests(gpu)
+        capacity = gpu.usable_bytes - context_bytes(self.trace, gpu)
+        return self._replay(requests, capacity).out_of_memory_at is None
+
+    def _replay(self, requests: Requests, capacity_bytes: int) -> Replay:
+        free = requests.without_limit
+        return free if free.peak_reserved_bytes <= capacity_bytes else requests.replay(max(capacity_bytes, 0))
+
+    def _categories(self, requests: Requests, replay: Replay, context: int) -> dict[str, int]:
+        at = replay.peak_allocated_at
+        row = requests.bytes_by_category[at] if at >= 0 else np.zeros(len(Category), dtype=np.int64)
+        return {category.label: int(row[category]) for category in Category} | {Category.CONTEXT.label: context}
+
+    def _largest(self, key: str, requests: Requests, replay: Replay) -> tuple[PeakTensor, ...]:
+        if key not in self._tensors:
+            alive = requests.alive_at(replay.peak_allocated_at)[:MOST_TENSORS]
+            self._tensors[key] = tuple(_describe(requests, block) for block in alive)
+        return self._tensors[key]
+
+    def curve(self, gpu: Gpu) -> MemoryCurve | None:
+        """Memory over the run on one GPU, thinned out to a few hundred points that keep every local peak."""
+        requests = self.requests(gpu)
+        table, peak = requests.bytes_by_category, requests.without_limit.peak_allocated_at
+        if peak < 0:
+            return None
+        points = _thin_out(table.sum(axis=1), peak)
+        events = np.array(requests.events)[points]
+        calls = np.searchsorted(np.flatnonzero(self.trace.event_kind == Event.CALL), events)
+        phases = self.trace.call_phase[np.minimum(calls, len(self.trace.call_phase) - 1)]
+        ends = np.flatnonzero(self.trace.event_kind == Event.STEP)
+        return MemoryCurve(
+            gpu=gpu.name,
+            categories={c.label: tuple(table[points, c].tolist()) for c in Category if table[:, c].any()},
+            phases=tuple(Phase(int(p)).name.lower() for p in phases),
+            step_ends=tuple(np.minimum(np.searchsorted(events, ends), len(points) - 1).tolist()),
+            peak=int(np.searchsorted(points, peak)),
+        )
+
+
+def estimate_trace(trace: Trace, gpus: Sequence[Gpu], *, curve: bool = True) -> Report:
+    """The report on a program for some GPUs."""
+    estimator = Estimator(trace)
+    origin = trace.origin
+    return Report(
+        program=origin.program,
+        mode=origin.mode,
+        steps_traced=origin.steps,
+        batch=origin.batch,
+        parameter_count=origin.parameter_count,
+        estimates=tuple(estimator.estimate(gpu) for gpu in gpus),
+        curve=estimator.curve(_most_telling(gpus)) if curve and gpus else None,
+        warnings=origin.warnings,
+        details={"torch_version": origin.torch_version, "kind": origin.kind},
+    )
+
+
+def _most_telling(gpus: Sequence[Gpu]) -> Gpu:
+    return next((gpu for gpu in gpus if gpu.name in CALIBRATED), gpus[0])
+
+
+def _doubtful_bytes(trace: Trace, gpu: Gpu) -> int:
+    """A share of the largest workspace that a convolution takes: its size is cuDNN's choice, which is only modelled."""
+    sizes = [
+        sum(workspace.temporaries(operator, gpu, trace.origin))
+        for operator in trace.operators
+        if operator.name in ("aten::convolution", "aten::convolution_backward")
+    ]
+    return max(sizes, default=0) // 8
+
+
+def _describe(requests: Requests, block: int) -> PeakTensor:
+    trace, call = requests.trace, requests.call_of(block)
+    operator = trace.operators[trace.call_operator[call]] if call < len(trace.call_operator) else Operator("", (), ())
+    own = block < len(trace.block_bytes)
+    size = requests.sizes[block]
+    spec = next((s for s in (*operator.outputs, *operator.inputs) if s is not None and s.nbytes == size), None)
+    module = trace.block_module[block] if own else trace.call_module[call]
+    return PeakTensor(
+        bytes=size,
+        category=Category(int(requests.category[block])).label,
+        module=trace.modules[module],
+        operator=operator.name,
+        shape=spec.shape if own and spec else (),
+        dtype=spec.dtype if own and spec else "",
+    )
+
+
+def _moment(requests: Requests, replay: Replay) -> OutOfMemoryMoment:
+    trace, position = requests.trace, replay.out_of_memory_at or 0
+    event = requests.events[position]
+    call = min(requests.call_of(max(requests.order[position], 0)), len(trace.call_operator) - 1)
+    return OutOfMemoryMoment(
+        step=int(np.count_nonzero(trace.event_kind[:event] == Event.STEP)) + 1,
+        phase=Phase(int(trace.call_phase[call])).name.lower(),
+        operator=trace.operators[trace.call_operator[call]].name,
+        module=trace.modules[trace.call_module[call]],
+        requested_bytes=replay.out_of_memory_request_bytes or 0,
+        allocated_bytes=replay.allocated_bytes,
+        reserved_bytes=replay.reserved_bytes,
+    )
+
+
+def _thin_out(total: np.ndarray[tuple[int], np.dtype[np.int64]], peak: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each stretch of requests, the one with the most memory in use."""
+    count = len(total)
+    if count <= MOST_POINTS:
+        return np.arange(count)
+    edges = np.linspace(0, count, MOST_POINTS // 2 + 1).astype(int)
+    highest = [low + int(np.argmax(total[low:high])) for low, high in zip(edges[:-1], edges[1:], strict=True) if high > low]
+    lowest = [low + int(np.argmin(total[low:high])) for low, high in zip(edges[:-1], edges[1:], strict=True) if high > low]
+    return np.unique(np.array([*highest, *lowest, peak]))

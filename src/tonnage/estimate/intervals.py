@@ -1,0 +1,32 @@
+"""Bounds around an estimate, from how far estimates were from measured runs.
+
+`benchmarks/accuracy/memory.py --calibrate` prints the residuals that these figures come from. What is uncertain is the
+workspace of convolutions, so bounds widen with the largest of them; on GPUs that were never measured they widen again.
+"""
+
+from __future__ import annotations
+
+from tonnage.estimate.estimate import Interval
+from tonnage.units import MIB
+
+COVERAGE = 0.9
+
+
+def around(value: int, share: float, slack_bytes: int, doubt_bytes: int, widen: float) -> Interval:
+    """An interval of `share` of the value, some slack, and what is doubtful, on either side."""
+    margin = int(widen * (value * share + slack_bytes) + doubt_bytes)
+    return Interval(value, max(value - margin, 0), value + margin)
+
+
+def allocated(value: int, doubt_bytes: int, widen: float) -> Interval:
+    return around(value, 0.002, 2 * MIB, doubt_bytes // 4, widen)
+
+
+def reserved(value: int, doubt_bytes: int, widen: float) -> Interval:
+    return around(value, 0.015, 8 * MIB, doubt_bytes, widen)
+
+
+def device(value: int, doubt_bytes: int, widen: float) -> Interval:
+    """The high bound is meant for decisions: it is to hold in 99 of 100 runs."""
+    margin = int(widen * (value * 0.025 + 16 * MIB) + 2 * doubt_bytes)
+    return Interval(value, max(value - margin, 0), value + margin)
