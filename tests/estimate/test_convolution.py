@@ -143,6 +143,10 @@ def test_nothing_is_tried_where_torch_does_not_ask_cudnn() -> None:
         (convolution((64, 512, 14, 14), (512, 512, 3, 3), padding=1, mask=WEIGHT), 69468911),
         (convolution((128, 256, 28, 28), (512, 256, 3, 3), padding=1, mask=WEIGHT), 317326063),
         (convolution((16, 128, 128, 128), (128, 128, 3, 3), padding=1, dtype="bfloat16", mask=WEIGHT), 142181031),
+        (convolution((2, 256, 64, 64), (256, 256, 3, 3), padding=1, mask=WEIGHT), 47185920),
+        (convolution((2, 128, 64, 64), (256, 128, 3, 3), padding=1, mask=WEIGHT), 33030144),
+        (convolution((512, 256, 56, 56), (512, 256, 1, 1), stride=2, mask=WEIGHT), 2474640015),
+        (convolution((1024, 256, 8, 8), (512, 256, 4, 4), stride=2, padding=1, mask=WEIGHT), 109051920),
     ],
 )
 def test_weight_gradients_of_real_networks_are_exact_to_a_kibibyte(operator: Operator, measured: int) -> None:
@@ -157,6 +161,22 @@ def test_depthwise_convolutions_need_nothing(dtype: str, kernel: int) -> None:
             (64, 96, 56, 56), (96, 1, kernel, kernel), padding=kernel // 2, groups=96, dtype=dtype, mask=mask
         )
         assert convolution_workspace(operator, H200) == ()
+
+
+@pytest.mark.parametrize(
+    ("operator", "measured"),
+    [
+        (convolution((64, 128, 128, 128), (128, 1, 2, 2), stride=2, groups=128, layout=LAST, mask=WEIGHT), 0),
+        (convolution((128, 32, 112, 112), (32, 1, 3, 3), padding=1, groups=32, layout=LAST, mask=WEIGHT), 272384),
+        (convolution((64, 2048, 32, 32), (2048, 1, 5, 5), padding=2, groups=2048, dtype="float16", layout=LAST,
+                     mask=WEIGHT), 100 * MIB),
+        (convolution((128, 96, 56, 56), (96, 1, 7, 7), padding=3, groups=96, dtype="bfloat16", layout=LAST,
+                     mask=WEIGHT), 19267584),
+        (convolution((27, 384, 112, 112), (384, 1, 3, 3), padding=1, groups=384, dtype="float16", mask=WEIGHT), 0),
+    ],
+)  # fmt: skip
+def test_weight_gradients_of_depthwise_convolutions(operator: Operator, measured: int) -> None:
+    assert sum(convolution_workspace(operator, H200)) == pytest.approx(measured, rel=0.01, abs=MIB)
 
 
 def test_without_tensor_cores_nothing_is_converted() -> None:
@@ -210,7 +230,7 @@ def test_sizes_are_positive_integers(operator: Operator, gpu: str, benchmark: bo
     batch=st.integers(2, 256),
     channels=st.sampled_from([16, 64, 128, 512]),
     dtype=st.sampled_from(["float32", "float16", "bfloat16"]),
-    mask=st.sampled_from([None, BOTH]),
+    mask=st.sampled_from([None, DATA]),
 )
 def test_a_larger_batch_needs_more(batch: int, channels: int, dtype: str, mask: tuple[bool, bool, bool] | None) -> None:
     def workspace(count: int) -> int:

@@ -11,7 +11,7 @@ from rich.text import Text
 from tonnage.estimate.estimate import Estimate, Report
 from tonnage.units import format_bytes
 
-_BAR = 18
+_BAR = 10
 _COLOURS = {
     "parameters": "blue", "gradients": "cyan", "optimizer_state": "magenta", "activations": "green", "inputs": "yellow",
     "temporaries": "bright_black", "workspace": "red", "context": "white",
@@ -57,7 +57,7 @@ def _peak(estimate: Estimate) -> Text:
         text.append(", " if number else "")
         text.append(f"{name.replace('_', ' ')} {format_bytes(size)}", style=_COLOURS.get(name, ""))
     for tensor in estimate.largest[:3]:
-        shape = "x".join(map(str, tensor.shape)) or "workspace"
+        shape = "x".join(map(str, tensor.shape)) or tensor.category
         place = f" in {tensor.module}" if tensor.module else ""
         text.append(f"\n  {format_bytes(tensor.bytes):>9}  {tensor.operator.removeprefix('aten::')} {shape}{place}")
     return text.append("\n")
@@ -65,22 +65,25 @@ def _peak(estimate: Estimate) -> Text:
 
 def _gpus(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("GPU")
+    table.add_column("GPU", no_wrap=True)
     table.add_column("fits")
-    table.add_column("device memory")
-    table.add_column("of", justify="right")
+    for heading in ("needs", "at most", "of"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("allocated", justify="right")
-    table.add_column("reserved", justify="right")
+    for heading in ("allocated", "reserved"):
+        table.add_column(heading, justify="right", no_wrap=True)
     searched = any(e.max_batch is not None for e in report.estimates)
     if searched:
         table.add_column("max batch", justify="right")
-    table.add_column("where it fails" if any(e.out_of_memory for e in report.estimates) else "")
+    fails = any(e.out_of_memory for e in report.estimates)
+    if fails:
+        table.add_column("where it fails")
     for estimate in sorted(report.estimates, key=lambda e: (e.usable_bytes, e.gpu)):
-        row = [
+        row: list[str | Text] = [
             estimate.gpu,
             Text("yes", style="green") if estimate.fits else Text("no", style="red"),
-            f"{format_bytes(estimate.device_bytes.value):>8}  up to {format_bytes(estimate.device_bytes.high)}",
+            format_bytes(estimate.device_bytes.value),
+            format_bytes(estimate.device_bytes.high),
             format_bytes(estimate.usable_bytes),
             _bar(estimate),
             format_bytes(estimate.peak_allocated_bytes.value),
@@ -88,7 +91,7 @@ def _gpus(report: Report) -> Table:
         ]
         if searched:
             row.append("" if estimate.max_batch is None else f"{estimate.max_batch:,}")
-        table.add_row(*row, _failure(estimate))
+        table.add_row(*row, *([_failure(estimate)] if fails else []))
     return table
 
 

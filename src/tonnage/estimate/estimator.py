@@ -133,7 +133,7 @@ def _doubtful_bytes(trace: Trace, gpu: Gpu) -> int:
     sizes = [
         sum(workspace.temporaries(operator, gpu, trace.origin))
         for operator in trace.operators
-        if operator.name in ("aten::convolution", "aten::convolution_backward")
+        if operator.name in workspace.CONVOLUTIONS
     ]
     return max(sizes, default=0) // 8
 

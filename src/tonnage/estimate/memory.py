@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.estimate import workspace
+from tonnage.estimate.convolution import Trial, convolution_trial
 from tonnage.estimate.replay import EMPTY_CACHE, Replay, replay
 from tonnage.hardware import Gpu
 from tonnage.program.trace import Category, Event, Operator, Phase, Trace
@@ -82,7 +83,9 @@ def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
     library_calls: list[int] = []
     temporaries = [workspace.temporaries(operator, gpu, trace.origin) for operator in trace.operators]
     kept = [_kept(operator, gpu) for operator in trace.operators]
+    trials = [_trial(operator, gpu, trace) for operator in trace.operators]
     seen: set[tuple[bool, str]] = set()
+    tried: set[tuple[bool, Hashable]] = set()
     operators, phases = trace.call_operator.tolist(), trace.call_phase.tolist()
 
     def take(size: int, call: int) -> int:
@@ -105,6 +108,10 @@ def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
                 if key not in seen:
                     seen.add(key)
                     take(size, subject)
+            trial = trials[operator]
+            if trial is not None and (phases[subject] == Phase.BACKWARD, trial.key) not in tried:
+                tried.add((phases[subject] == Phase.BACKWARD, trial.key))
+                order.extend((~take(max(trial.nbytes, 512), subject), EMPTY_CACHE))
             if temporaries[operator]:
                 blocks = [take(size, subject) for size in temporaries[operator]]
                 order.extend([~block for block in blocks])
@@ -113,6 +120,13 @@ def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
         if len(order) > len(events):
             events.extend([number] * (len(order) - len(events)))
     return Requests(trace, sizes, order, events, library_calls)
+
+
+def _trial(operator: Operator, gpu: Gpu, trace: Trace) -> Trial | None:
+    """With `cudnn.benchmark` the first call of each shape tries all algorithms, after which torch empties its cache."""
+    if not trace.origin.cudnn_benchmark or operator.name not in workspace.CONVOLUTIONS:
+        return None
+    return convolution_trial(operator, gpu, allow_tf32=trace.origin.cudnn_allow_tf32)
 
 
 def _kept(operator: Operator, gpu: Gpu) -> Sequence[tuple[str, int]]:

@@ -65,6 +65,7 @@ def render_page(report: Report) -> str:
 </header>
 <main>
 {_curve_section(report)}
+{_sweep_section(report)}
 {_peak_section(report)}
 {_gpu_section(report)}
 </main>
@@ -108,7 +109,8 @@ def summarize(report: Report) -> str:
             where = f"<strong>Does not fit on {_name(largest.gpu)}.</strong> It has"
         return f"{where} {format_bytes(largest.usable_bytes)} of usable memory; {_need(report, largest)}."
     smallest = min(fitting, key=lambda estimate: (estimate.usable_bytes, estimate.device_bytes.value))
-    where = f"<strong>Fits on {len(fitting)} of {len(estimates)} GPUs.</strong> The smallest is {_name(smallest.gpu)}:"
+    share = "all" if len(fitting) == len(estimates) else f"{len(fitting)} of"
+    where = f"<strong>Fits on {share} {len(estimates)} GPUs.</strong> The smallest is {_name(smallest.gpu)}:"
     if len(estimates) == 1:
         where = f"<strong>Fits on {_name(smallest.gpu)}:</strong>"
     return f"{where} {_need(report, smallest)} of its {format_bytes(smallest.usable_bytes)} of usable memory."
@@ -133,17 +135,17 @@ def _reference(report: Report) -> Estimate | None:
 
 
 def _facts(report: Report) -> str:
-    facts = [("mode", words(report.mode)), ("batch", "" if report.batch is None else f"{report.batch:,}")]
+    facts = [("mode", words(report.mode)), ("batch", "not known" if report.batch is None else f"{report.batch:,}")]
     facts += [("parameters", f"{report.parameter_count:,}"), ("steps traced", str(report.steps_traced))]
     estimate = _reference(report)
     if estimate is not None:
         facts += [
+            ("written to storage", format_bytes(estimate.storage_bytes)),
             ("peak allocated", _interval(estimate.peak_allocated_bytes)),
             ("peak reserved", _interval(estimate.peak_reserved_bytes)),
             ("device memory", _interval(estimate.device_bytes)),
             ("copied to the GPU", f"{format_bytes(estimate.h2d_bytes_step)} <small>each step</small>"),
             ("copied back", f"{format_bytes(estimate.d2h_bytes_step)} <small>each step</small>"),
-            ("written to storage", format_bytes(estimate.storage_bytes)),
         ]
     cells = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in facts if text)
     note = f'<p class="note">Memory figures are for {_name(estimate.gpu)}.</p>' if estimate else ""
@@ -216,6 +218,22 @@ def _tensor_table(estimate: Estimate) -> str:
     )
 
 
+def _sweep_section(report: Report) -> str:
+    """The same program at other batch sizes, where they were asked for."""
+    if not report.sweep:
+        return ""
+    rows = "".join(
+        f'<tr><th scope="row">{"–" if other.batch is None else f"{other.batch:,}"}</th>'
+        f'<td class="text">{summarize(other)}</td></tr>'
+        for other in report.sweep
+    )
+    return (
+        '<section aria-labelledby="batches"><h2 id="batches">Other batch sizes</h2><table class="sweep"><thead><tr>'
+        f'<th scope="col">batch</th><th scope="col" class="text">answer</th></tr></thead><tbody>{rows}</tbody></table>'
+        "</section>"
+    )
+
+
 def _gpu_section(report: Report) -> str:
     coverages = sorted({estimate.coverage for estimate in report.estimates})
     cover = " or ".join(f"{100 * coverage:.3g} %" for coverage in coverages)
@@ -241,7 +259,7 @@ def _gpu_table(estimates: tuple[Estimate, ...] | list[Estimate]) -> str:
     batches = any(estimate.max_batch is not None for estimate in estimates)
     order = sorted(estimates, key=lambda e: (not e.fits, e.usable_bytes if e.fits else _distance_to_limit(e), e.gpu))
     rows = "".join(_gpu_row(estimate, batches) for estimate in order)
-    heads = [("text", "GPU"), ("number", "usable"), ("number", "needs"), ("number", "share of usable memory")]
+    heads = [("text", "GPU"), ("number", "usable"), ("number", "needs"), ("text", "share of usable memory")]
     heads += [("text", "verdict"), *([("number", "max. batch")] if batches else []), ("text", "basis")]
     cells = "".join(f'<th scope="col" role="columnheader" class="{kind}">{name}</th>' for kind, name in heads)
     return (
@@ -258,7 +276,7 @@ def _gpu_row(estimate: Estimate, batches: bool) -> str:
         f'<td role="cell" class="usable number" data-sort="{usable}">{format_bytes(usable)}</td>',
         f'<td role="cell" class="need number" data-sort="{need.value}">{_interval(need)}</td>',
         f'<td role="cell" class="share" data-sort="{need.value / max(usable, 1):.6f}">{_bar(need, usable)}</td>',
-        f'<td role="cell" class="verdict">{_verdict(estimate)}</td>',
+        f'<td role="cell" class="verdict" data-sort="{usable - need.high}">{_verdict(estimate)}</td>',
         f'<td role="cell" class="batch number" data-sort="{estimate.max_batch or 0}">{batch}</td>' if batches else "",
         f'<td role="cell" class="basis">{words(estimate.basis)}</td>',
     ]
@@ -266,7 +284,9 @@ def _gpu_row(estimate: Estimate, batches: bool) -> str:
 
 
 def _bar(need: Interval, usable: int) -> str:
-    value, low, high = (min(100.0, 100 * BAR_LIMIT * part / max(usable, 1)) for part in (need.value, need.low, need.high))
+    value, low, high = (
+        min(100.0, 100 * BAR_LIMIT * part / max(usable, 1)) for part in (need.value, need.low, need.high)
+    )
     share = need.value / max(usable, 1)
     text = f"{100 * share:.0f} %" if share < 2 else f"{share:.1f}×"
     return (
@@ -293,9 +313,9 @@ def _moment(moment: OutOfMemoryMoment) -> str:
     """Where it fails: `step 1, forward, layer4.2.conv2, asked for 98 MiB`."""
     place = moment.module or moment.operator
     where = ", ".join(filter(None, (f"step {moment.step}", words(moment.phase), f"<code>{escape(place)}</code>")))
-    operator = f"in {escape(moment.operator)}, " if moment.module and moment.operator else ""
+    operator = f"{escape(moment.operator)}, " if moment.module and moment.operator else ""
     return (
-        f"{where}, asked for {format_bytes(moment.requested_bytes)} <small>{operator}with "
+        f"{where}, asked for {format_bytes(moment.requested_bytes)} <small>{operator}"
         f"{format_bytes(moment.allocated_bytes)} allocated, {format_bytes(moment.reserved_bytes)} reserved</small>"
     )
 

@@ -21,7 +21,8 @@ STACK = (
 PHASES = ("setup", "forward", "backward", "optimizer", "copy")
 HEIGHT = 2000  # of the stacked chart's coordinates; its width is the number of points
 WIDE, NARROW = (1000.0, 400.0), (360.0, 520.0)  # shapes for which the treemap is laid out
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# Controls, halves of characters, and marks that would turn the direction of the text after them.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -58,7 +59,7 @@ class Series:
     """A MemoryCurve made safe to draw: equal lengths, stacking order, indices in range."""
 
     gpu: str
-    bands: Mapping[str, tuple[int, ...]]
+    bands: dict[str, tuple[int, ...]]
     phases: tuple[str, ...]
     step_ends: tuple[int, ...]
     peak: int
@@ -105,12 +106,14 @@ def series_of(curve: MemoryCurve | None) -> Series | None:
 
 def curve_data(series: Series) -> str:
     """The numbers of the chart for the script that shows them under the pointer."""
-    return script_json({
-        "values": list(reversed(series.bands.values())),
-        "places": [series.place(point) for point in range(series.points)],
-        "totals": series.totals,
-        "peak": series.peak,
-    })
+    return script_json(
+        {
+            "values": list(reversed(series.bands.values())),
+            "places": [series.place(point) for point in range(series.points)],
+            "totals": series.totals,
+            "peak": series.peak,
+        }
+    )
 
 
 def draw_curve(series: Series) -> str:
@@ -216,7 +219,8 @@ def phase_table(series: Series) -> str:
         for point in highest.values()
     )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Highest memory in each phase"><table class="plain">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Highest memory in each phase">'
+        '<table class="plain">'
         f'<thead><tr><th scope="col">highest in</th>{heads}<th scope="col">in use</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -229,6 +233,7 @@ class Tile:
     bytes: int
     label: str
     description: str
+    rest: bool = False
 
 
 def groups_at_peak(estimate: Estimate) -> dict[str, list[Tile]]:
@@ -240,7 +245,7 @@ def groups_at_peak(estimate: Estimate) -> dict[str, list[Tile]]:
         rest = estimate.categories.get(name, 0) - sum(tile.bytes for tile in tiles)
         if rest > 0:
             text = f"everything else in {name.replace('_', ' ')}" if tiles else f"all {name.replace('_', ' ')}"
-            tiles.append(Tile(rest, text, text))
+            tiles.append(Tile(rest, text, text, rest=True))
         if tiles:
             groups[name] = tiles
     return dict(sorted(groups.items(), key=lambda item: -sum(tile.bytes for tile in item[1])))
@@ -276,14 +281,14 @@ def _draw_group(
     name: str, size: int, total: int, tiles: list[Tile], wide: tuple[Box, tuple[float, float]],
     narrow: tuple[Box, tuple[float, float]],
 ) -> str:  # fmt: skip
-    order = sorted(tiles, key=lambda tile: -tile.bytes)
     inner = [(0.0, 0.0, box[2], max(box[3] - 20, 1.0)) for box in (wide[0], narrow[0])]
-    layouts = [squarify([tile.bytes for tile in order], box) for box in inner]
+    layouts = [squarify([tile.bytes for tile in tiles], box) for box in inner]
     cells = "".join(
-        f'<div class="tile" style="--wide:{_inset(a, inner[0][2:])};--narrow:{_inset(b, inner[1][2:])}" '
+        f'<div class="tile{" rest" if tile.rest else ""}" '
+        f'style="--wide:{_inset(a, inner[0][2:])};--narrow:{_inset(b, inner[1][2:])}" '
         f'title="{escape(tile.description)}, {format_bytes(tile.bytes)} ({percent(tile.bytes, total)} of the peak)">'
-        f"<p><b>{escape(tile.label)}</b><span>{format_bytes(tile.bytes)}</span></p></div>"
-        for tile, a, b in zip(order, *layouts, strict=True)
+        f"<p><b>{escape(tile.label).replace('.', '.<wbr>')}</b><span>{format_bytes(tile.bytes)}</span></p></div>"
+        for tile, a, b in zip(tiles, *layouts, strict=True)
     )
     return (
         f'<div class="group {category_class(name)}" style="--wide:{_inset(*wide)};--narrow:{_inset(*narrow)}">'
@@ -299,7 +304,7 @@ def _inset(box: Box, area: Sequence[float]) -> str:
 
 
 def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
-    """Boxes with areas proportional to `sizes` (positive, largest first), as square as rows allow.
+    """Boxes with areas proportional to `sizes` (positive, best largest first), as square as rows allow.
 
     Bruls, Huizing and van Wijk, "Squarified treemaps", 2000: a row grows along the shorter side while that improves
     the worst ratio in it.

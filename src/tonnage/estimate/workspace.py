@@ -22,8 +22,9 @@ MATRIX_PRODUCTS = {
     "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::dot", "aten::vdot",
     "aten::_scaled_mm", "aten::addmm_", "aten::addbmm", "aten::_addmm_activation", "aten::baddbmm_", "aten::addr",
 }  # fmt: skip
-CUDNN = {
-    "aten::convolution", "aten::convolution_backward", "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward",
+CONVOLUTIONS = {"aten::convolution", "aten::convolution_backward"}
+CUDNN = CONVOLUTIONS | {
+    "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward",
     "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_cudnn_attention_backward",
     "aten::_cudnn_ctc_loss", "aten::native_batch_norm",
 }  # fmt: skip
@@ -31,7 +32,7 @@ CUDNN = {
 
 def temporaries(operator: Operator, gpu: Gpu, origin: Origin) -> tuple[int, ...]:
     """Sizes of the blocks that an operator allocates and frees before it returns."""
-    if operator.name in ("aten::convolution", "aten::convolution_backward"):
+    if operator.name in CONVOLUTIONS:
         return convolution_workspace(
             operator, gpu, benchmark=origin.cudnn_benchmark, allow_tf32=origin.cudnn_allow_tf32
         )
@@ -166,7 +167,8 @@ def _sort(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001
 
 
 def _randperm(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001
-    return (operator.outputs[0].numel * 40,)
+    count = operator.outputs[0].numel
+    return 8 * count, 8 * count, 8 * count, 16 * count
 
 
 _REDUCTIONS = (

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import helper
 
 from tonnage.errors import CaptureError, InvalidFile, NotFound, UsageError
@@ -53,7 +54,7 @@ class Tensor:
 def read_model(path: Path) -> onnx.ModelProto:
     try:
         content = path.read_bytes()
-        model = onnx.ModelProto.FromString(content)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(content)
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}") from None
     except OSError as error:
@@ -62,8 +63,26 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InvalidFile(f"{path} is not an ONNX file, or is only a part of one") from None
     if not content:
         raise InvalidFile(f"{path} is empty")
+    _check_text(model, path)
     _check_versions(model, path)
     return model
+
+
+def _check_text(message: Message, path: Path) -> None:
+    """protobuf gives text that is no UTF-8 as bytes; no name may be that."""
+    if isinstance(message, onnx.TensorProto):
+        texts = [message.name]
+    else:
+        fields = [(field, value) for field, value in message.ListFields() if not isinstance(value, int | float)]
+        texts = [text for field, value in fields if field.type == field.TYPE_STRING for text in _several(value)]
+        for part in (p for field, value in fields if field.type == field.TYPE_MESSAGE for p in _several(value)):
+            _check_text(part, path)
+    if any(not isinstance(text, str) for text in texts):
+        raise InvalidFile(f"{path} is damaged: a name in it is no text")
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return [value] if isinstance(value, str | bytes | Message) else value
 
 
 def _check_versions(model: onnx.ModelProto, path: Path) -> None:
@@ -105,7 +124,8 @@ def fix_inputs(
             f"{file} leaves the size of {', '.join(missing)} open", f"say how large, for example {' '.join(options)}"
         )
     shapes = {n: tuple(bound[d] if isinstance(d, str) else d for d in shape) for n, shape in dims.items()}
-    return {i.name: checked_tensor(shapes[i.name], i.type.tensor_type.elem_type, f"input {i.name}") for i in infos}, bound
+    types = {info.name: info.type.tensor_type.elem_type for info in infos}
+    return {name: checked_tensor(shapes[name], types[name], f"input {name}") for name in shapes}, bound
 
 
 def _input_dims(info: onnx.ValueInfoProto, file: str) -> list[int | str]:
@@ -144,7 +164,7 @@ def _check_batch(batch: int, first: Sequence[int], file: str) -> None:
 def check_kind(kind: onnx.TypeProto, what: str) -> None:
     value = kind.WhichOneof("value")
     if value not in ("tensor_type", None):
-        raise CaptureError(f"{what} is a {str(value).removesuffix('_type')}, not a tensor; only tensors can be followed")
+        raise CaptureError(f"{what} is not a tensor but a {str(value).removesuffix('_type')}, which cannot be followed")
 
 
 def checked_tensor(shape: Sequence[int], elem_type: int, what: str) -> Tensor:

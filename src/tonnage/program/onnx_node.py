@@ -1,4 +1,4 @@
-"""One node of an ONNX graph by itself: the shapes it returns, its value where that is small and known, its attributes."""
+"""One node of an ONNX graph by itself: the shapes it returns, small values where they are known, its attributes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 # Values up to so many elements are read and computed with: enough for shapes, too little for weights.
 _MOST_INTEGERS, _MOST_FLOATS = 1024, 16
-_COMPUTED = frozenset(
-    "Abs Add And ArgMax ArgMin Cast CastLike Ceil Concat ConstantOfShape CumSum Div Equal Exp Expand EyeLike Flatten"
-    " Floor Gather GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Log Max Min Mod Mul Neg"
-    " NonZero Not Or Pad Pow Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Round"
-    " ScatterElements ScatterND Sign Slice Split Sqrt Squeeze Sub Sum Tile Transpose Trilu Unsqueeze Where Xor".split()
-)
+_COMPUTED = frozenset((
+    "Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "CastLike", "Ceil", "Concat", "ConstantOfShape", "CumSum", "Div",
+    "Equal", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater",
+    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonZero", "Not",
+    "Or", "Pad", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+    "Reshape", "Round", "ScatterElements", "ScatterND", "Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum",
+    "Tile", "Transpose", "Trilu", "Unsqueeze", "Where", "Xor",
+))  # fmt: skip
 # Small inputs can ask these for something huge: they are computed only if the result is known to be small.
 _GROWING = frozenset(("ConstantOfShape", "Expand", "Pad", "Range", "Tile"))
 _ATTRIBUTE_TYPES = frozenset(
@@ -31,6 +33,7 @@ _ATTRIBUTE_TYPES = frozenset(
     )
 )  # fmt: skip
 _LONGEST_LIST = 64
+_FIRST_INFERRED = 7
 
 
 def alone(
@@ -58,9 +61,34 @@ def is_standard(named: onnx.NodeProto | onnx.OperatorSetIdProto) -> bool:
 
 def infer(model: onnx.ModelProto) -> list[onnx.TypeProto]:
     """The types of the node's outputs, as far as they follow from its inputs."""
+    types = _infer(model)
+    old = any(is_standard(opset) and opset.version < _FIRST_INFERRED for opset in model.opset_import)
+    if old and not all(kind.tensor_type.HasField("shape") for kind in types):
+        types = _infer(_modernised(model))
+    return types
+
+
+def _infer(model: onnx.ModelProto) -> list[onnx.TypeProto]:
     outputs = shape_inference.infer_shapes(model, data_prop=True).graph.output
     types = {output.name: output.type for output in outputs}
     return [types.get(name, onnx.TypeProto()) for name in model.graph.node[0].output]
+
+
+def _modernised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The node in terms of the first operator set whose shapes onnx infers throughout."""
+    newer = onnx.ModelProto()
+    newer.CopyFrom(model)
+    for opset in newer.opset_import:
+        opset.version = _FIRST_INFERRED if is_standard(opset) else opset.version
+    node, before = newer.graph.node[0], attributes(model.graph.node[0])
+    if node.op_type == "Reshape" and "shape" in before:
+        node.input.append("shape attribute")
+        newer.graph.initializer.append(numpy_helper.from_array(np.array(before["shape"], np.int64), "shape attribute"))
+    if before.get("broadcast") and node.op_type in ("Add", "Sub", "Mul", "Div", "Pow"):
+        node.op_type = "Identity"  # the second operand is spread over the first, which gives its shape to the result
+        del node.input[1:]
+        del node.attribute[:]
+    return newer
 
 
 def why_not(model: onnx.ModelProto) -> str:
@@ -70,7 +98,7 @@ def why_not(model: onnx.ModelProto) -> str:
     except shape_inference.InferenceError as error:
         return first_line(error)
     if onnx.defs.has(model.graph.node[0].op_type, model.graph.node[0].domain):
-        return "it depends on data"
+        return "it depends on data, or onnx does not infer it"
     return "the onnx package does not know this operator"
 
 
@@ -90,10 +118,10 @@ def compute(model: onnx.ModelProto, inferred: Sequence[onnx.TypeProto]) -> dict[
 
 
 def _is_small(node: onnx.NodeProto, kind: onnx.TypeProto) -> bool:
-    shape = [dim for dim in dims(kind, {}) or [None] if dim is not None]
-    if not kind.tensor_type.HasField("shape") or len(shape) < len(kind.tensor_type.shape.dim):
+    shape = dims(kind, {})
+    if shape is None or None in shape:
         return node.op_type not in _GROWING
-    return worth_knowing(shape, kind.tensor_type.elem_type)
+    return worth_knowing([dim for dim in shape if dim is not None], kind.tensor_type.elem_type)
 
 
 def worth_knowing(shape: Sequence[int], elem_type: int) -> bool:

@@ -17,10 +17,9 @@ import onnx
 from onnx import helper, inliner, numpy_helper, shape_inference
 
 from tonnage.errors import CaptureError, InvalidFile
+from tonnage.program import onnx_node
 from tonnage.program.onnx_file import Tensor, check_kind, checked_tensor, fix_inputs, read_model
-from tonnage.program.onnx_node import (
-    Array, alone, attributes, compute, dims, first_line, infer, is_standard, why_not, worth_knowing,
-)  # fmt: skip
+from tonnage.program.onnx_node import Array
 from tonnage.program.trace import Attribute
 
 Names: TypeAlias = MutableMapping[str, str]  # a name in the file -> its name in the flat list, where they differ
@@ -37,13 +36,13 @@ _HOST_INPUTS: Mapping[str, frozenset[int]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """One operator on the GPU; missing optional inputs have empty names."""
 
     path: str
     op_type: str
-    domain: str = ""
+    domain: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
@@ -74,9 +73,6 @@ def read_graph(path: Path, batch: int | None, sizes: Mapping[str, int]) -> Graph
     follower.follow(model.graph, names)
     outputs = tuple(dict.fromkeys(names.get(output.name, output.name) for output in model.graph.output))
     return follower.graph(tuple(inputs), outputs)
-
-
-
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
@@ -122,26 +118,34 @@ class _Follower:
             self._follow_node(node, names)
 
     def _follow_node(self, original: onnx.NodeProto, names: Names) -> None:
+        try:
+            if onnx_node.is_standard(original) and original.op_type == "Constant":
+                self._follow_constant(original, names.get(original.output[0], original.output[0]))
+            else:
+                self._follow_other(original, names)
+        except (IndexError, ValueError) as error:
+            raise InvalidFile(f"{self._say(original)} is malformed: {onnx_node.first_line(error)}") from None
+
+    def _follow_other(self, original: onnx.NodeProto, names: Names) -> None:
         node = onnx.NodeProto()
         node.CopyFrom(original)
+        node.domain = "" if onnx_node.is_standard(node) else node.domain
         node.input[:] = [names.get(name, name) for name in original.input]
         for name in node.input:
             if name and name not in self.tensors:
                 raise InvalidFile(f"{self._say(node)} reads {name}, which nothing before it computes")
-        standard = is_standard(node)
-        if standard and node.op_type in ("If", "Loop", "Scan"):
-            getattr(self, f"_follow_{node.op_type.lower()}")(node, names)
+        control_flow = {"If": self._follow_if, "Loop": self._follow_loop, "Scan": self._follow_scan}
+        if not node.domain and node.op_type in control_flow:
+            control_flow[node.op_type](node, names)
             return
         node.output[:] = [names.get(name, name) for name in original.output]
-        if standard and node.op_type == "Constant":
-            self._follow_constant(node)
-        elif standard and node.op_type in ("Shape", "Size"):
+        if not node.domain and node.op_type in ("Shape", "Size"):
             self._follow_shape(node)
         else:
             self._follow_operator(node)
 
-    def _follow_constant(self, node: onnx.NodeProto) -> None:
-        name, attribute = node.output[0], node.attribute[0]
+    def _follow_constant(self, node: onnx.NodeProto, name: str) -> None:
+        attribute = node.attribute[0]
         value = helper.get_attribute_value(attribute)
         if isinstance(value, onnx.TensorProto):
             self._keep(name, value)
@@ -155,16 +159,14 @@ class _Follower:
             raise CaptureError(f"{self._say(node)} holds text, which no GPU computes with")
 
     def _follow_shape(self, node: onnx.NodeProto) -> None:
-        shape, attributes = self.tensors[node.input[0]].shape, attributes(node)
-        if node.op_type == "Size":
-            self._learn(node.output[0], np.array(prod(shape), dtype=np.int64))
-        else:
-            self._learn(node.output[0], np.array(shape[attributes.get("start") : attributes.get("end")], dtype=np.int64))
+        shape, part = self.tensors[node.input[0]].shape, onnx_node.attributes(node)
+        value = prod(shape) if node.op_type == "Size" else shape[part.get("start") : part.get("end")]
+        self._learn(node.output[0], np.array(value, dtype=np.int64))
 
     def _follow_operator(self, node: onnx.NodeProto) -> None:
-        model = alone(node, self.tensors, self._known, self._model)
+        model = onnx_node.alone(node, self.tensors, self._known, self._model)
         inferred = self._infer(node, model)
-        values = compute(model, inferred) if all(name in self._known for name in node.input if name) else {}
+        values = onnx_node.compute(model, inferred) if all(name in self._known for name in node.input if name) else {}
         if values:
             for name, value in values.items():
                 self._learn(name, value)
@@ -172,23 +174,29 @@ class _Follower:
         for name, kind in zip(node.output, inferred, strict=True):
             if name:
                 self.tensors[name] = self._output(node, name, kind)
+        if not node.domain and node.op_type == "Reshape":
+            self._check_reshape(node)
         self._add(node, tuple(node.input), tuple(node.output))
+
+    def _check_reshape(self, node: onnx.NodeProto) -> None:
+        """Shape inference does not count elements, and exporters like to write the example's sizes into the graph."""
+        before, after = self.tensors[node.input[0]].shape, self.tensors[node.output[0]].shape
+        if prod(before) != prod(after):
+            raise CaptureError(
+                f"{self._say(node)} cannot turn the shape {before} into {after}",
+                "the model was exported for other sizes; use those, or export it with open dimensions",
+            )
 
     def _add(self, node: onnx.NodeProto, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         on_host = _HOST_INPUTS.get(node.op_type, frozenset())
-        attributes = attributes(node)
+        attributes = onnx_node.attributes(node)
         if node.op_type.startswith("Reduce") and len(inputs) > 1 and inputs[1] in self._known:
             attributes["axes"] = tuple(self._known[inputs[1]].ravel().tolist())
         for position, name in enumerate(inputs):
             if name in self._constants and not (position in on_host and name in self._known):
                 self._weights.setdefault(name)
         path = node.name.strip("/").replace("/", ".") or node.op_type
-        self._nodes.append(
-            Node(
-                path=path, op_type=node.op_type, domain="" if node.domain == "ai.onnx" else node.domain,
-                inputs=inputs, outputs=outputs, attributes=attributes,
-            )  # fmt: skip
-        )
+        self._nodes.append(Node(path, node.op_type, node.domain, inputs, outputs, attributes))
 
     def _say(self, node: onnx.NodeProto) -> str:
         return f"node {node.name or (node.output[0] if node.output else '?')} ({node.op_type}) of {self._path.name}"
@@ -197,9 +205,9 @@ class _Follower:
 
     def _infer(self, node: onnx.NodeProto, model: onnx.ModelProto) -> list[onnx.TypeProto]:
         try:
-            return infer(model)
+            return onnx_node.infer(model)
         except shape_inference.InferenceError as error:
-            raise CaptureError(f"{self._say(node)} cannot be followed: {first_line(error)}") from None
+            raise CaptureError(f"{self._say(node)} cannot be followed: {onnx_node.first_line(error)}") from None
 
     def _output(self, node: onnx.NodeProto, name: str, inferred: onnx.TypeProto) -> Tensor:
         """What was inferred; where that leaves something open, what the file itself says."""
@@ -208,8 +216,8 @@ class _Follower:
         check_kind(inferred, what)
         check_kind(declared, what)
         elem_type = inferred.tensor_type.elem_type or declared.tensor_type.elem_type
-        dims = dims(inferred, {})
-        stated = dims(declared, self._bound)
+        dims = onnx_node.dims(inferred, {})
+        stated = onnx_node.dims(declared, self._bound)
         if dims is None:
             dims = stated
         elif stated is not None and len(stated) == len(dims):
@@ -219,7 +227,7 @@ class _Follower:
         return checked_tensor([dim for dim in dims if dim is not None], elem_type, what)
 
     def _unknown(self, node: onnx.NodeProto, declared: onnx.TypeProto) -> CaptureError:
-        reason = why_not(alone(node, self.tensors, self._known, self._model))
+        reason = onnx_node.why_not(onnx_node.alone(node, self.tensors, self._known, self._model))
         named = [d.dim_param for d in declared.tensor_type.shape.dim if d.dim_param and d.dim_param not in self._bound]
         hint = f"say how large it will be: {' '.join(f'--size {dim}=128' for dim in named)}" if named else ""
         return CaptureError(f"the shape of what {self._say(node)} returns cannot be inferred: {reason}", hint)
@@ -232,7 +240,7 @@ class _Follower:
         """A constant of the file. Its value is read if it is small; if it lies in a file that is missing, it is not."""
         tensor = checked_tensor(proto.dims, proto.data_type, f"weight {name}")
         self._keep_tensor(name, tensor)
-        if not worth_knowing(tensor.shape, tensor.elem_type):
+        if not onnx_node.worth_knowing(tensor.shape, tensor.elem_type):
             return
         try:
             self._known[name] = numpy_helper.to_array(proto, base_dir=str(self._path.parent))
@@ -253,7 +261,7 @@ class _Follower:
             branches = [branches[0] if bool(condition.all()) else branches[1]]
         followed = []
         for label, graph in branches:
-            start, inner = len(self._nodes), self._scope(graph, f"{node.output[0]}:{label}", names)
+            start, inner = len(self._nodes), self._scope(graph, f"{self._flat(node, names)}:{label}", names)
             self.follow(graph, inner)
             followed.append((self._nodes[start:], [inner.get(output.name, output.name) for output in graph.output]))
             del self._nodes[start:]
@@ -265,7 +273,7 @@ class _Follower:
 
     def _follow_loop(self, node: onnx.NodeProto, names: Names) -> None:
         body = self._subgraph(node, "body")
-        inner = self._scope(body, node.output[0] if node.output else node.name, names)
+        inner = self._scope(body, self._flat(node, names), names)
         for info in body.input[:2]:
             self.tensors[inner[info.name]] = checked_tensor((), info.type.tensor_type.elem_type, f"input {info.name}")
         carried = list(node.input[2:])
@@ -274,8 +282,8 @@ class _Follower:
         self._follow_body(node, body, inner, names, carried, 1, None if count is None else int(count.ravel()[0]), ())
 
     def _follow_scan(self, node: onnx.NodeProto, names: Names) -> None:
-        body, attributes = self._subgraph(node, "body"), attributes(node)
-        inner = self._scope(body, node.output[0], names)
+        body, attributes = self._subgraph(node, "body"), onnx_node.attributes(node)
+        inner = self._scope(body, self._flat(node, names), names)
         scanned = int(attributes.get("num_scan_inputs", 0))
         if not scanned or len(node.input) != len(body.input):
             raise CaptureError(f"{self._say(node)} is not a scan of operator set 9 or later, and cannot be followed")
@@ -335,7 +343,8 @@ class _Follower:
     def _subgraph(self, node: onnx.NodeProto, name: str) -> onnx.GraphProto:
         for attribute in node.attribute:
             if attribute.name == name and attribute.HasField("g"):
-                return attribute.g
+                graph: onnx.GraphProto = attribute.g
+                return graph
         raise InvalidFile(f"{self._say(node)} has no {name}")
 
     def _scope(self, graph: onnx.GraphProto, prefix: str, outer: Names) -> Names:
@@ -343,7 +352,11 @@ class _Follower:
         own = [info.name for info in graph.input] + [tensor.name for tensor in graph.initializer]
         own += [tensor.values.name for tensor in graph.sparse_initializer]
         own += [name for node in graph.node for name in node.output if name]
-        return {**outer, **{name: f"{outer.get(prefix, prefix)}/{name}" for name in own}}
+        return {**outer, **{name: f"{prefix}/{name}" for name in own}}
+
+    def _flat(self, node: onnx.NodeProto, names: Names) -> str:
+        first = next(filter(None, node.output), node.name)
+        return names.get(first, first)
 
     def _made_bytes(self, nodes: Iterable[Node]) -> int:
         return sum(self.tensors[name].nbytes for node in nodes for name in node.outputs if name)

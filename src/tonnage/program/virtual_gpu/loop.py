@@ -157,8 +157,10 @@ class Loop:
 
     # -- forwards -----------------------------------------------------------------------------------------------------
 
-    def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002
+    def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002  (the hook's signature)
         self._began = self._began or time.monotonic()
+        if self.enough and self._look_ahead_until is None and module.training and torch.is_grad_enabled():
+            raise EnoughSeen  # the next epoch begins
         if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
             self._updated_by_hand = False
             self._end_turn()

@@ -68,17 +68,40 @@ def _threshold_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[
 # -- convolutions: cuDNN computes the gradients one after the other, each with a workspace of its own ----------------------
 
 
+def _channels_last(*tensors: torch.Tensor) -> bool:
+    """cuDNN works in channels-last as soon as one of its operands is stored that way."""
+    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return any(
+        t.dim() in layouts and not t.is_contiguous() and t.is_contiguous(memory_format=layouts[t.dim()]) for t in tensors
+    )
+
+
+def _stored(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
+    """The tensor in the layout that cuDNN returns; the meta kernels know nothing of cuDNN."""
+    if not channels_last:
+        return tensor if tensor.is_contiguous() else torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+    layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=layout)
+
+
+@rule(aten.convolution.default)
+def _convolution(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:  # noqa: ARG001
+    return _stored(func(*args, **kwargs), _channels_last(args[0], args[1]))
+
+
 @rule(aten.convolution_backward.default, splits=True)
 def _convolution_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     *operands, mask = args
+    gradient, tensor, weight = args[:3]
+    channels_last = _channels_last(tensor, weight)
     results: list[torch.Tensor | None] = [None, None, None]
-    for part in (0, 1):
+    for part, like in ((0, tensor), (1, weight)):
         if mask[part]:
             only = [i == part for i in range(3)]
-            results[part] = func(*operands, only, **kwargs)[part]
+            results[part] = _stored(torch.empty_like(like), channels_last)
             mode.account(func, (*operands, only), kwargs, results[part])
     if mask[2]:
-        gradient, dims = args[0], [0, *range(2, args[0].dim())]
+        dims = [0, *range(2, gradient.dim())]
         results[2] = torch.empty(gradient.shape[1], dtype=gradient.dtype, device="meta")
         mode.account(aten.sum.dim_IntList, (gradient, dims), {}, results[2])
     return tuple(results)

@@ -1,0 +1,182 @@
+"""Predicted beside measured memory, for every configuration that was measured on a real GPU.
+
+    python benchmarks/accuracy/memory.py                       all configurations; prints the table and the bars
+    python benchmarks/accuracy/memory.py --split test          only programs that were never used for tuning
+    python benchmarks/accuracy/memory.py --write               also writes the rows and the page of the documentation
+
+The measured rows come from `measure.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program is
+captured on the virtual GPU, as a user would.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from configurations import CONFIGURATIONS, PROGRAMS, Configuration
+
+from tonnage import __version__
+from tonnage.errors import TonnageError
+from tonnage.estimate.estimator import estimate_trace
+from tonnage.hardware import find_gpu
+from tonnage.program.capture import capture
+from tonnage.program.program import Program
+from tonnage.program.trace_file import read_trace, write_trace
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy-memory.md"
+MIB = 1 << 20
+QUANTITIES = ("allocated", "reserved", "device")
+
+
+def measured_rows(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The machine, and one row per configuration; of repeated runs the last."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    machine = next(row for row in rows if "machine" in row)
+    return machine, {row["name"]: row for row in rows if "name" in row and not row["error"]}
+
+
+def predict(configuration: Configuration, gpu: str, cache: Path | None) -> dict[str, Any]:
+    """One row of predictions; a program that cannot be followed has an `error`."""
+    begin = time.monotonic()
+    saved = cache / f"{configuration.name}.trace" if cache else None
+    program = Program(
+        kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments
+    )
+    try:
+        if saved is not None and saved.exists():
+            trace = read_trace(saved)
+        else:
+            trace = capture(program)
+            if saved is not None:
+                write_trace(trace, saved)
+        estimate = estimate_trace(trace, [find_gpu(gpu)], curve=False).estimates[0]
+    except TonnageError as error:
+        return {"name": configuration.name, "error": error.message}
+    return {
+        "name": configuration.name,
+        "error": None,
+        "seconds": round(time.monotonic() - begin, 2),
+        "steps": trace.origin.steps,
+        "allocated": estimate.peak_allocated_bytes.as_dict(),
+        "reserved": estimate.peak_reserved_bytes.as_dict(),
+        "device": estimate.device_bytes.as_dict(),
+        "warnings": list(trace.origin.warnings),
+    }
+
+
+def compare(configuration: Configuration, real: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    joined = {"name": configuration.name, "split": configuration.split, "program": configuration.program, **row}
+    if row["error"] is None:
+        for quantity, field in zip(
+            QUANTITIES, ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes"), strict=True
+        ):
+            joined[f"{quantity}_measured"] = real[field]
+            joined[f"{quantity}_error"] = row[quantity]["value"] / real[field] - 1
+    return joined
+
+
+def quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def summary(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """The bars: what, the figure, the bar."""
+    good = [row for row in rows if row["error"] is None]
+    lines = [("configurations", str(len(rows)), ">= 90"), ("failed to trace", str(len(rows) - len(good)), "0")]
+    if not good:
+        return lines
+    for quantity, median_bar, p95_bar in (("allocated", 1, 3), ("reserved", 3, 8)):
+        errors = [abs(row[f"{quantity}_error"]) * 100 for row in good]
+        lines.append((f"peak_{quantity} error, median", f"{statistics.median(errors):.2f} %", f"<= {median_bar} %"))
+        lines.append((f"peak_{quantity} error, 95th percentile", f"{quantile(errors, 0.95):.2f} %", f"<= {p95_bar} %"))
+    exceeded = [row["device_measured"] > row["device"]["high"] for row in good]
+    extra = [row["device"]["high"] / row["device_measured"] - 1 for row in good]
+    lines.append(("device_bytes.high exceeded", f"{100 * sum(exceeded) / len(good):.2f} % of runs", "<= 1 %"))
+    lines.append(("device_bytes.high above measured, median", f"{100 * statistics.median(extra):.2f} %", "<= 6 %"))
+    for quantity in QUANTITIES:
+        inside = [row[quantity]["low"] <= row[f"{quantity}_measured"] <= row[quantity]["high"] for row in good]
+        lines.append((f"{quantity}: measured inside the interval", f"{100 * sum(inside) / len(good):.0f} %", ""))
+    return lines
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{'configuration':38} {'split':5} {'allocated':>9} {'measured':>9} {'error':>8} {'reserved':>9} {'measured':>9} {'error':>8}"]
+    for row in rows:
+        if row["error"] is not None:
+            lines.append(f"{row['name']:38} {row['split']:5} failed: {row['error']}")
+            continue
+        cells = [
+            f"{row[q]['value'] / MIB:9.1f} {row[f'{q}_measured'] / MIB:9.1f} {100 * row[f'{q}_error']:+7.2f}%"
+            for q in ("allocated", "reserved")
+        ]
+        lines.append(f"{row['name']:38} {row['split']:5} {' '.join(cells)}")
+    return lines
+
+
+def page(machine: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    details = machine["machine"]
+    parts = [
+        "# Accuracy: memory",
+        "",
+        f"Made by `python benchmarks/accuracy/memory.py --write` on {date.today().isoformat()} with Tonnage {__version__}, "
+        f"from runs on one {details['gpu']} (driver {machine['driver']}, torch {details['torch']}, CUDA {details['cuda']}, "
+        f"cuDNN {details['cudnn']}, transformers {details['transformers']}) on {machine['date'][:10]}. "
+        "Sizes in MiB. `tune` programs were looked at while the models of workspaces were made; `test` programs were not.",
+        "",
+    ]
+    for title, chosen in (("All", rows), ("Test programs only", [row for row in rows if row["split"] == "test"])):
+        parts += [f"## {title}", "", "| what | measured | bar |", "| --- | --- | --- |"]
+        parts += [f"| {what} | {figure} | {bar} |" for what, figure, bar in summary(chosen)]
+        parts.append("")
+    parts += ["## Every configuration", "", "```", *table(rows), "```", ""]
+    return "\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=Path, default=RESULTS / "h200-2026-11-15.jsonl")
+    parser.add_argument("--gpu", default="H200")
+    parser.add_argument("--only", default="", help="regular expression for names")
+    parser.add_argument("--split", choices=("tune", "test"))
+    parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
+    parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
+    parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
+    options = parser.parse_args()
+    machine, real = measured_rows(options.measured)
+    chosen = [
+        c for c in CONFIGURATIONS
+        if c.name in real and re.search(options.only, c.name) and options.split in (None, c.split)
+    ]  # fmt: skip
+    if options.traces:
+        options.traces.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for configuration, row in zip(
+            chosen, pool.map(lambda c: predict(c, options.gpu, options.traces), chosen), strict=True
+        ):
+            rows.append(compare(configuration, real[configuration.name], row))
+            print(table(rows[-1:])[1], flush=True)
+    print()
+    for what, figure, bar in summary(rows):
+        print(f"{what:45} {figure:>16}   {bar}")
+    if options.write:
+        target = RESULTS / f"predictions-{options.gpu.lower()}-{date.today().isoformat()}.jsonl"
+        target.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        PAGE.parent.mkdir(parents=True, exist_ok=True)
+        PAGE.write_text(page(machine, rows))
+    sys.exit(1 if any(row["error"] for row in rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
