@@ -177,6 +177,10 @@ def _choose_backend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     head, value_head = query.size(-1), value.size(-1)
     if query.size(0) != key.size(0) or (not gqa and query.size(1) != key.size(1)):
         return "math"
+    # No fused kernel takes rows that are not contiguous, be it of the mask (a permuted position bias, for example).
+    operands = (query, key, value) if mask is None else (query, key, value, mask)
+    if any(t.stride(-1) != 1 and t.size(-1) != 1 for t in operands):
+        return "math"
     enabled = torch.backends.cuda
     learned_mask = mask is not None and mask.requires_grad and torch.is_grad_enabled()
     if query.dtype in _HALVES and head == key.size(-1) == value_head and head <= 256 and not learned_mask:
