@@ -83,6 +83,12 @@ def _isfinite(tensor: torch.Tensor) -> torch.Tensor:
     return aten.isnan(tensor).logical_not()  # type: ignore[no-any-return]
 
 
+@leaf("silu_backward")
+@leaf("mish_backward")
+def _activation_backward(gradient: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+    return torch.empty_like(tensor)
+
+
 # -- normalisation --------------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ _MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_a
 # CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
 _LAST_OUTPUT_FIRST = {"aten::native_dropout"}
 _DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
+_FILLED_IN_PLACE = {"aten::scatter", "aten::scatter_add", "aten::index_put", "aten::index_add", "aten::index_copy"}
 _VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
 
 
@@ -37,7 +38,7 @@ class _Storage(weakref.ref):  # type: ignore[type-arg]
 class _Info:
     """What the schema of an operator says about it, looked up once."""
 
-    __slots__ = ("argument_names", "composite", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
+    __slots__ = ("argument_names", "composite", "fills_in_place", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         schema = func._schema
@@ -51,6 +52,7 @@ class _Info:
         # In-place updates of whole lists change no memory; their per-tensor meta kernels would take most of the time.
         self.skips_kernel = self.mutates and short.endswith("_") and short.startswith(("_foreach_", "_fused_", "_amp_"))
         self.composite = composites.decomposition(func)
+        self.fills_in_place = schema.name in _FILLED_IN_PLACE
         self.rule: Callable[..., Any] | None = rules.find(func)
         self.splits = rules.splits(func)
 
@@ -114,6 +116,9 @@ class OperatorMode(TorchDispatchMode):
             self._account(self._info(func), func, args, kwargs, list(args), args[0])
             return args[0]
         info = self._info(func)
+        if info.fills_in_place and self._fills_fresh_block(args):
+            self._account(info, func, args, kwargs, list(_tensors(args, kwargs)), None)
+            return args[0]
         if info.composite is not None:
             with self:
                 return info.composite(*args, **kwargs)
@@ -139,6 +144,13 @@ class OperatorMode(TorchDispatchMode):
         if info is None:
             info = self._infos[func] = _Info(func)
         return info
+
+    def _fills_fresh_block(self, args: Sequence[Any]) -> bool:
+        """Gradients of selections are zeros, filled in place; for tensors that look like subclasses, as meta tensors do,
+        torch makes a filled copy instead."""
+        if torch.is_grad_enabled() or torch._C._current_graph_task_id() == -1 or not args[0].is_meta:
+            return False
+        return self.block_of(args[0]) == len(self.recorder.block_bytes) - 1
 
     def _creates(self, kwargs: dict[str, Any]) -> bool:
         """Does this operator bring something new onto the virtual GPU (a factory, a copy from the host)?"""
