@@ -43,7 +43,9 @@ class Block(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    def __init__(self, size: int = 224, patch: int = 16, width: int = 768, depth: int = 12, classes: int = 1000) -> None:
+    def __init__(
+        self, size: int = 224, patch: int = 16, width: int = 768, depth: int = 12, classes: int = 1000
+    ) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.positions = nn.Parameter(torch.zeros(1, (size // patch) ** 2, width))

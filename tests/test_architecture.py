@@ -43,12 +43,15 @@ def test_imports_point_inward(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in modules() if room_of(p) in PURE], ids=lambda path: path.name)
 def test_pure_rooms_do_no_input_or_output(path: Path) -> None:
-    imports = {n.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for n in node.names}
+    imports = {
+        n.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for n in node.names
+    }
     assert not imports & {"os", "subprocess", "socket", "time", "random", "requests", "tempfile", "shutil"}
 
 
 @pytest.mark.parametrize("command", ["import tonnage", "import tonnage.cli.main"])
 def test_importing_the_package_loads_nothing_heavy(command: str) -> None:
-    code = f"{command}; import sys; print([m for m in ('torch', 'numpy', 'pydantic', 'onnx', 'fastapi') if m in sys.modules])"
+    heavy = ("torch", "numpy", "pydantic", "onnx", "fastapi")
+    code = f"{command}; import sys; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

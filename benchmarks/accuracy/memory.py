@@ -49,9 +49,7 @@ def predict(configuration: Configuration, gpu: str, cache: Path | None) -> dict[
     """One row of predictions; a program that cannot be followed has an `error`."""
     begin = time.monotonic()
     saved = cache / f"{configuration.name}.trace" if cache else None
-    program = Program(
-        kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments
-    )
+    program = Program(kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments)
     try:
         if saved is not None and saved.exists():
             trace = read_trace(saved)
@@ -111,7 +109,9 @@ def summary(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{'configuration':38} {'split':5} {'allocated':>9} {'measured':>9} {'error':>8} {'reserved':>9} {'measured':>9} {'error':>8}"]
+    lines = [
+        f"{'configuration':38} {'split':5} {'allocated':>9} {'measured':>9} {'error':>8} {'reserved':>9} {'measured':>9} {'error':>8}"
+    ]
     for row in rows:
         if row["error"] is not None:
             lines.append(f"{row['name']:38} {row['split']:5} failed: {row['error']}")

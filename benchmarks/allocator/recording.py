@@ -27,5 +27,5 @@ class Gpu(Protocol):
     def finish(self) -> dict[str, Any]: ...
 
 
-class OutOfGpuMemory(Exception):  # noqa: N818  # says what happened, as the package's own errors do
+class OutOfGpuMemory(Exception):  # says what happened, as the package's own errors do
     """The GPU could not give the block."""

@@ -59,7 +59,7 @@ def describe(tensor: torch.Tensor | None) -> Any:
 
 class Log:
     def __init__(self, path: Path) -> None:
-        self.file = gzip.open(path, "wt")
+        self.file = gzip.open(path, "wt")  # noqa: SIM115  (open as long as the measurement runs)
         self.count = 0
 
     def row(self, **fields: Any) -> None:

@@ -9,7 +9,7 @@ CHUNK = 32 * MIB
 TOP = 1 << 53
 
 
-class Full(Exception):  # noqa: N818  # a test helper; reads better where it is raised
+class Full(Exception):  # a test helper; reads better where it is raised
     """The request does not fit."""
 
 

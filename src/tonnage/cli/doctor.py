@@ -37,10 +37,7 @@ def doctor_command(
 
 
 def _python() -> Finding:
-    text = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
-        return Finding("python", "ok", text)
-    return Finding("python", "broken", text, "use Python 3.11 or newer")
+    return Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))
 
 
 def _package(name: str, hint: str) -> Finding:
@@ -67,6 +64,13 @@ def _driver() -> Finding:
     return Finding("NVIDIA driver", "ok", f"{machine.driver_version}, {len(machine.gpus)} GPUs")
 
 
+_TINY = """import torch
+model = torch.nn.Linear(8, 8).to("cuda")
+with torch.no_grad():
+    model(torch.ones(4, 8).cuda())
+"""
+
+
 def _capture(torch: Finding) -> Finding:
     """A whole capture, the way users need it."""
     if torch.state != "ok":
@@ -77,15 +81,16 @@ def _capture(torch: Finding) -> Finding:
     from tonnage.api import estimate
     from tonnage.errors import TonnageError
 
-    program = 'import torch\nmodel = torch.nn.Linear(8, 8).to("cuda")\nwith torch.no_grad():\n    model(torch.ones(4, 8).cuda())\n'
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "tiny.py")
-        script.write_text(program)
+        script.write_text(_TINY)
         try:
             report = estimate(script, gpus=["H200"], timeout_seconds=120)
         except TonnageError as error:
             return Finding("virtual GPU", "broken", error.message, error.hint or "please report this")
-    return Finding("virtual GPU", "ok", f"a tiny model was followed, {report.estimates[0].peak_allocated_bytes.value} bytes")
+    return Finding(
+        "virtual GPU", "ok", f"a tiny model was followed, {report.estimates[0].peak_allocated_bytes.value} bytes"
+    )
 
 
 def _print(findings: list[Finding]) -> None:
@@ -95,6 +100,8 @@ def _print(findings: list[Finding]) -> None:
     console = Console(file=sys.stdout, highlight=False)
     colours = {"ok": "green", "missing": "yellow", "broken": "red"}
     for finding in findings:
-        console.print(Text.assemble((f"{finding.state:8}", colours[finding.state]), f"{finding.name:15} {finding.detail}"))
+        console.print(
+            Text.assemble((f"{finding.state:8}", colours[finding.state]), f"{finding.name:15} {finding.detail}")
+        )
         if finding.hint and finding.state != "ok":
             console.print(Text(f"{'':8}{'':15} {finding.hint}", style="dim"))

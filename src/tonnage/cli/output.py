@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A line that tells what is being done, on a terminal; silence elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda text: None  # noqa: ARG005
+        yield lambda text: None
         return
     from rich.console import Console
 

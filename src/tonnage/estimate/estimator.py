@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -170,12 +171,15 @@ def _moment(requests: Requests, replay: Replay) -> OutOfMemoryMoment:
     )
 
 
-def _thin_out(total: np.ndarray[tuple[int], np.dtype[np.int64]], peak: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _thin_out(
+    total: np.ndarray[tuple[int], np.dtype[np.int64]], peak: int
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Of each stretch of requests, the one with the most memory in use."""
     count = len(total)
     if count <= MOST_POINTS:
         return np.arange(count)
     edges = np.linspace(0, count, MOST_POINTS // 2 + 1).astype(int)
-    highest = [low + int(np.argmax(total[low:high])) for low, high in zip(edges[:-1], edges[1:], strict=True) if high > low]
-    lowest = [low + int(np.argmin(total[low:high])) for low, high in zip(edges[:-1], edges[1:], strict=True) if high > low]
+    stretches = [(low, high) for low, high in pairwise(edges.tolist()) if high > low]
+    highest = [low + int(np.argmax(total[low:high])) for low, high in stretches]
+    lowest = [low + int(np.argmin(total[low:high])) for low, high in stretches]
     return np.unique(np.array([*highest, *lowest, peak]))

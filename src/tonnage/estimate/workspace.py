@@ -6,14 +6,14 @@ sizes of cuBLAS workspaces are torch's defaults per architecture.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from tonnage.estimate.convolution import convolution_workspace
 from tonnage.estimate.recurrent import recurrent_workspace
 from tonnage.estimate.reductions import reduction_scratch
 from tonnage.hardware import Gpu
-from tonnage.program.trace import Operator, Origin, TensorSpec
+from tonnage.program.trace import Attribute, Operator, Origin, TensorSpec
 from tonnage.units import KIB, MIB
 
 Formula = Callable[[Operator, Gpu], tuple[int, ...]]
@@ -71,6 +71,10 @@ def _spec(operator: Operator, position: int) -> TensorSpec:
     return spec
 
 
+def _sequence(value: Attribute) -> Sequence[Attribute]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
 def _copy_if_strided(*positions: int) -> Formula:
     """Kernels that want a contiguous tensor make a copy of any other."""
 
@@ -85,10 +89,10 @@ def _reduction(partial_bytes: int = 4) -> Formula:
     def formula(operator: Operator, gpu: Gpu) -> tuple[int, ...]:
         spec = _spec(operator, 0)
         dims = operator.attributes.get("dim", ())
-        dims = (dims,) if isinstance(dims, int) else dims
-        widened = (spec.numel * 8,) if spec.dtype in ("bool", "int32", "uint8") and "sum" in operator.name else ()
+        is_widened = spec.dtype in ("bool", "int32", "uint8") and "sum" in operator.name
         size = 8 if spec.dtype in ("int64", "float64", "bool", "int32") else partial_bytes
-        return widened + reduction_scratch(spec, tuple(dims), gpu.sms, size)  # type: ignore[arg-type]
+        scratch = reduction_scratch(spec, [int(d) for d in _sequence(dims) if isinstance(d, int)], gpu.sms, size)
+        return (spec.numel * 8, *scratch) if is_widened else scratch
 
     return formula
 
@@ -105,7 +109,7 @@ def _embedding_backward(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noq
     if indices <= 3072:
         return ()
     segments = min(indices, operator.outputs[0].shape[0])
-    return tuple(_sorting(indices)) + ((indices // 10 + segments) * width * 4,)
+    return (*_sorting(indices), (indices // 10 + segments) * width * 4)
 
 
 def _index_put(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001

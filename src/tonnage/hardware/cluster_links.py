@@ -14,7 +14,7 @@ _LATENCY_SECONDS = {"nvlink": 2e-6, "infinity_fabric": 2e-6, "pcie": 2e-6, "infi
 _NETWORK_LATENCY_SECONDS = 20e-6
 
 
-class Problem(Exception):  # noqa: N818 - caught and turned into InvalidFile, never seen
+class Problem(Exception):
     """Something a field says that cannot be; the reader adds file and line."""
 
     def __init__(self, location: Location, text: str) -> None:

@@ -35,13 +35,15 @@ class BatchSize:
 
         def parse(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
             namespace, rest = original(parser, *args, **kwargs)
-            self._look_at(vars(namespace))
+            self._look_at(namespace.__dict__)
             return namespace, rest
 
-        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign, assignment]
 
     def _look_at(self, options: dict[str, Any]) -> None:
-        matching = [n for n, v in options.items() if self._matches(n) and isinstance(v, int) and not isinstance(v, bool)]
+        matching = [
+            n for n, v in options.items() if self._matches(n) and isinstance(v, int) and not isinstance(v, bool)
+        ]
         for name in sorted(matching, key=lambda n: ("train" not in n, "eval" in n or "test" in n or "val" in n))[:1]:
             self.note(options[name], f"the option {name}")
             if self.wanted is not None and self.where == f"the option {name}":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,9 @@ def capture(program: Program, options: CaptureOptions | None = None) -> Trace:
 
 def _check(options: CaptureOptions) -> None:
     if options.steps < 2:
-        raise UsageError(f"{options.steps} steps are too few: the optimizer's state appears in the first", "use at least 2")
+        raise UsageError(
+            f"{options.steps} steps are too few: the optimizer's state appears in the first", "use at least 2"
+        )
     if options.batch is not None and not 1 <= options.batch <= MOST_BATCH:
         raise UsageError(f"a batch of {options.batch} is impossible", f"choose one from 1 to {MOST_BATCH:,}")
 
@@ -131,10 +133,8 @@ def _run(request: Path, options: CaptureOptions) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the child and everything in its session."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
 
 

@@ -34,7 +34,9 @@ def parse_program(text: str, arguments: tuple[str, ...] = ()) -> Program:
         return _from_file(path, arguments)
     function = _FUNCTION.fullmatch(text)
     if function:
-        return Program(kind="function", target=_module(function["module"]), function=function["function"], arguments=arguments)
+        return Program(
+            kind="function", target=_module(function["module"]), function=function["function"], arguments=arguments
+        )
     if path.is_dir():
         raise UsageError(f"{text} is a folder", "name the script in it, for example " + str(path / "train.py"))
     raise NotFound(f"there is no file {text}", _nearest_script(path))

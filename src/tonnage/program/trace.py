@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-Attribute: TypeAlias = bool | int | float | str | None | Sequence["Attribute"]
+Attribute: TypeAlias = bool | int | float | str | Sequence["Attribute"] | None
 
 DTYPE_BYTES: Mapping[str, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,

@@ -1,4 +1,4 @@
-"""Traces on disk: a zip archive of one JSON header and plain integer columns. Reading one runs no code and needs no torch."""
+"""Traces on disk: a zip archive of a JSON header and plain integer columns. Reading one runs no code, needs no torch."""
 
 from __future__ import annotations
 
@@ -100,9 +100,20 @@ def load_trace(content: bytes, name: str = "the trace") -> Trace:
         _check(trace)
     except InvalidFile:
         raise
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, IndexError, EOFError, OSError, AttributeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        EOFError,
+        OSError,
+        AttributeError,
+    ) as error:
         raise InvalidFile(
-            f"{name} is not a readable trace: {_reason(error)}", "capture it again: tonnage estimate SCRIPT --save-trace FILE"
+            f"{name} is not a readable trace: {_reason(error)}",
+            "capture it again: tonnage estimate SCRIPT --save-trace FILE",
         ) from None
     return trace
 
@@ -201,5 +212,5 @@ def _check(trace: Trace) -> None:
 
 
 def _within(column: np.ndarray[Any, Any], count: int, what: str) -> None:
-    if len(column) and not (0 <= int(column.min()) and int(column.max()) < count):
+    if len(column) and not (int(column.min()) >= 0 and int(column.max()) < count):
         raise ValueError(f"{what} is out of range")

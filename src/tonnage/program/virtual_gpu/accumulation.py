@@ -50,7 +50,7 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.seen: Counts = (-1, -1)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         with torch._C.DisableTorchFunction():
             return self._dispatch(func, args, kwargs or {})
 

@@ -24,7 +24,8 @@ chain_matmul linalg_multi_dot scaled_dot_product_attention _thnn_fused_lstm_cell
 rnn_tanh_cell rnn_relu_cell
 """.split()
 FLOAT32 = """
-acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
+acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor
+pow.Scalar
 softplus layer_norm native_layer_norm group_norm norm.Scalar norm.ScalarOpt_dim norm.names_ScalarOpt_dim cosine_similarity
 poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss
 mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
@@ -50,9 +51,9 @@ class Autocast:
         self._libraries: list[torch.library.Library] = []
 
     def install(self) -> None:
-        fallback = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")  # noqa: TOR901  (lives as long as the process)
+        fallback = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
         fallback.fallback(torch.library.fallthrough_kernel)
-        library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
+        library = torch.library.Library("aten", "IMPL")
         for names, make in (
             (LOWER_PRECISION, self._lower),
             (FLOAT32, self._float32),

@@ -103,9 +103,7 @@ def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text())
     folder = Path(request["folder"])
     try:
-        virtual = VirtualGpu(
-            request["steps"], request["gpu"], BatchSize(request["batch"], request["batch_option"])
-        )
+        virtual = VirtualGpu(request["steps"], request["gpu"], BatchSize(request["batch"], request["batch_option"]))
         ScratchLayer(folder).install()
         _follow(virtual, request)
         failures.check(virtual, request)

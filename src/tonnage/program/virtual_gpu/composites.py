@@ -39,7 +39,7 @@ def leaf(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 def install() -> list[torch.library.Library]:
     """Register everything; the libraries must be kept alive."""
-    library = torch.library.Library("aten", "IMPL")  # noqa: TOR901  (lives as long as the process)
+    library = torch.library.Library("aten", "IMPL")
     for name, function in _OVERRIDES.items():
         if _exists(name):
             # Library.impl refuses meta kernels for composites; here replacing the composite is the point.

@@ -98,7 +98,7 @@ class CudaApi:
         for name, answer in answers.items():
             setattr(cuda, name, _always(answer))
         cuda.get_device_properties = self.properties
-        cuda.get_rng_state = lambda device="cuda": self._generator_state.clone()  # noqa: ARG005
+        cuda.get_rng_state = lambda device="cuda": self._generator_state.clone()
         cuda.get_rng_state_all = lambda: [self._generator_state.clone()]
         cuda.Stream = cuda.ExternalStream = Stream
         cuda.Event = Event
@@ -115,20 +115,21 @@ class CudaApi:
 
     def _install_memory(self, cuda: Any) -> None:
         recorder = self._recorder
-        allocated = lambda device=None: recorder.allocated_bytes  # noqa: E731, ARG005
-        peak = lambda device=None: recorder.peak_bytes  # noqa: E731, ARG005
-        reset = lambda device=None: recorder.reset_peak()  # noqa: E731, ARG005
-        for module in (cuda, torch.cuda.memory):
+        allocated = lambda device=None: recorder.allocated_bytes  # noqa: E731
+        peak = lambda device=None: recorder.peak_bytes  # noqa: E731
+        reset = lambda device=None: recorder.reset_peak()  # noqa: E731
+        memory: Any = torch.cuda.memory
+        for module in (cuda, memory):
             module.memory_allocated = module.memory_reserved = module.memory_cached = allocated
             module.max_memory_allocated = module.max_memory_reserved = module.max_memory_cached = peak
             module.reset_peak_memory_stats = module.reset_max_memory_allocated = module.reset_max_memory_cached = reset
             module.empty_cache = recorder.empty_cache
-            module.mem_get_info = lambda device=None: (  # noqa: ARG005
+            module.mem_get_info = lambda device=None: (
                 max(self._gpu["memory_bytes"] - recorder.allocated_bytes, 0), self._gpu["memory_bytes"]
             )  # fmt: skip
             module.memory_stats = self._statistics
-            module.memory_summary = lambda *args, **kwargs: ""  # noqa: ARG005
-            module.memory_snapshot = lambda *args, **kwargs: []  # noqa: ARG005
+            module.memory_summary = lambda *args, **kwargs: ""
+            module.memory_snapshot = lambda *args, **kwargs: []
 
     def _statistics(self, device: Any = None) -> dict[str, int]:  # noqa: ARG002
         current, peak = self._recorder.allocated_bytes, self._recorder.peak_bytes

@@ -44,7 +44,7 @@ def _index(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 
 @rule(aten.index_put.default, aten.index_put_.default, aten._unsafe_index_put.default)
-def _index_put(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _index_put(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     # The meta kernel cannot judge whether the values fit the mask; sizes are the caller's business here.
     if func is aten.index_put_.default:
         return args[0]
@@ -81,7 +81,7 @@ def _repeat_interleave(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[s
     known, total = mode.twins.value(args[0]), kwargs.get("output_size")
     if known is None and total is None:
         raise DataDependent("repeat_interleave takes its counts from values on the GPU; pass output_size")
-    return _empty((int(known.sum()) if known is not None else total,), torch.int64)
+    return _empty((int(known.sum()) if known is not None else int(total or 0),), torch.int64)
 
 
 @rule(aten.bincount.default)

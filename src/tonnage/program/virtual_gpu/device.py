@@ -42,7 +42,7 @@ class DeviceMode(TorchFunctionMode):
         chosen = as_device(device)
         self.default_device = None if chosen is None or chosen.type == "cpu" else chosen
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
         handler = _HANDLERS.get(func)
         if handler is not None:
@@ -151,7 +151,7 @@ def _data_ptr(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str
 
 @handles(torch.Tensor.is_pinned, torch.Tensor.is_shared)
 def _is_pinned(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:  # noqa: ARG001
-    return True if func is torch.Tensor.is_shared and mode.is_virtual(args[0]) else False
+    return func is torch.Tensor.is_shared and mode.is_virtual(args[0])
 
 
 @handles(torch.Tensor.pin_memory, torch.Tensor.share_memory_, torch.Tensor.record_stream)
@@ -237,7 +237,7 @@ def _compatible(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[s
 
 
 @handles(torch.Tensor.data.__set__)
-def _set_data(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _set_data(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     """`parameter.data = parameter.data.cuda()`, which is how modules move: the Parameter stays the same object."""
     tensor, value = args
     if tensor.is_meta == value.is_meta:

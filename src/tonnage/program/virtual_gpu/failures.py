@@ -9,7 +9,6 @@ import traceback
 from typing import Any
 
 import tonnage
-
 from tonnage.program.virtual_gpu.errors import DataDependent, Unsupported
 
 
@@ -28,7 +27,7 @@ def check(virtual: Any, request: dict[str, Any]) -> None:
             f"{request['target']} never used the GPU: nothing was put on a cuda device",
             'Tonnage follows programs written for cuda, such as model.to("cuda")',
         )
-    if not virtual.recorder.call_operator or not virtual.modules.started and not virtual.recorder.steps:
+    if not virtual.recorder.call_operator or (not virtual.modules.started and not virtual.recorder.steps):
         virtual.recorder.warn("no model ran on the GPU; only its memory was counted")
 
 
@@ -70,7 +69,10 @@ def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
         return f"{where}: {text}", "the program must find its data as it would when run"
     if isinstance(error, MemoryError):
         return f"{where}: the host's memory is not enough to prepare the program", ""
-    return f"{where}: {type(error).__name__}: {text[:400]}", "the program fails by itself, before Tonnage has seen a step"
+    return (
+        f"{where}: {type(error).__name__}: {text[:400]}",
+        "the program fails by itself, before Tonnage has seen a step",
+    )
 
 
 def _place(error: BaseException, request: dict[str, Any]) -> str:

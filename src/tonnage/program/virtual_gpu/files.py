@@ -31,7 +31,18 @@ class ScratchLayer:
     def install(self) -> None:
         builtins.open = io.open = self._patched_open
         os.open = self._patched_os_open
-        for name in ("stat", "lstat", "access", "listdir", "scandir", "chmod", "utime", "readlink", "truncate", "chdir"):
+        for name in (
+            "stat",
+            "lstat",
+            "access",
+            "listdir",
+            "scandir",
+            "chmod",
+            "utime",
+            "readlink",
+            "truncate",
+            "chdir",
+        ):
             setattr(os, name, self._reading(getattr(os, name), copies=name in ("chmod", "utime", "truncate")))
         os.mkdir = self._creating(os.mkdir)
         for name in ("remove", "unlink", "rmdir"):

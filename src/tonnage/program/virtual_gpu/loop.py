@@ -88,6 +88,7 @@ class Loop:
     # -- training -----------------------------------------------------------------------------------------------------
 
     def before_backward(self) -> None:
+        self._end_turn_by_hand()
         self.backwards += 1
         if self.backwards >= _MOST_BACKWARDS * self.wanted and self.recorder.steps == 0:
             self.recorder.warn("no optimizer step was seen; gradients only")
@@ -125,6 +126,12 @@ class Loop:
     def _after_update(self) -> None:
         if not self._optimizers and self.backwards:
             self._updated_by_hand = True
+
+    def _end_turn_by_hand(self) -> None:
+        """The weights were updated, and now it begins again."""
+        if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
+            self._updated_by_hand = False
+            self._end_turn()
 
     def _end_turn(self) -> None:
         self.recorder.end_step()

@@ -10,16 +10,29 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
-from tonnage.program.virtual_gpu import accumulation, composites, host, rules
+from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
 from tonnage.program.virtual_gpu.modules import ModuleStack
-from tonnage.program.virtual_gpu.recorder import Recorder
+from tonnage.program.virtual_gpu.recorder import UNTAGGED, Recorder
 from tonnage.program.virtual_gpu.values import Twins, worth_knowing
 
 aten = torch.ops.aten
+functorch: Any = torch._C._functorch
 _LAYOUTS = ("contiguous", "channels_last", "strided")
 # Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
-_MIXES_DEVICES = ("copy", "index", "_to_copy", "_foreach", "_fused", "set_", "_amp", "_pin_memory", "resize", "where",
-                  "_pack_padded", "_ctc_loss")
+_MIXES_DEVICES = (
+    "copy",
+    "index",
+    "_to_copy",
+    "_foreach",
+    "_fused",
+    "set_",
+    "_amp",
+    "_pin_memory",
+    "resize",
+    "where",
+    "_pack_padded",
+    "_ctc_loss",
+)
 # CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
 _LAST_OUTPUT_FIRST = {"aten::native_dropout"}
 _DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
@@ -38,7 +51,18 @@ class _Storage(weakref.ref):  # type: ignore[type-arg]
 class _Info:
     """What the schema of an operator says about it, looked up once."""
 
-    __slots__ = ("argument_names", "composite", "fills_in_place", "mutates", "name", "rule", "skips_kernel", "splits", "strict_devices", "view")
+    __slots__ = (
+        "argument_names",
+        "composite",
+        "fills_in_place",
+        "mutates",
+        "name",
+        "rule",
+        "skips_kernel",
+        "splits",
+        "strict_devices",
+        "view",
+    )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         schema = func._schema
@@ -52,6 +76,7 @@ class _Info:
         # In-place updates of whole lists change no memory; their per-tensor meta kernels would take most of the time.
         self.skips_kernel = self.mutates and short.endswith("_") and short.startswith(("_foreach_", "_fused_", "_amp_"))
         self.composite = composites.decomposition(func)
+        self.collective = distributed.is_collective(func)
         self.fills_in_place = schema.name in _FILLED_IN_PLACE
         self.rule: Callable[..., Any] | None = rules.find(func)
         self.splits = rules.splits(func)
@@ -84,11 +109,16 @@ class OperatorMode(TorchDispatchMode):
         return self.block_of(tensor) is not None
 
     def block_of(self, tensor: torch.Tensor) -> int | None:
-        """The block behind a tensor. Tensors that look like something else (sparse, subclasses) have none."""
+        """The block behind a tensor, or behind the values of a sparse one. Subclasses that wrap others have none."""
         with torch._C.DisableTorchFunction():  # also asked from hooks in the user's code, where the device is pretended
-            if not tensor.is_meta or tensor.layout is not torch.strided:
+            while functorch.is_functorch_wrapped_tensor(tensor):
+                tensor = functorch.get_unwrapped(tensor)
+            if not tensor.is_meta:
                 return None
-            reference = self._live.get(tensor.untyped_storage()._cdata)
+            parts = (tensor,) if tensor.layout is torch.strided else _parts(tensor)
+            if not parts or not torch._C._has_storage(parts[-1]):
+                return None
+            reference = self._live.get(parts[-1].untyped_storage()._cdata)
         return None if reference is None else reference.block
 
     def tag(self, tensor: torch.Tensor | None, category: Category) -> None:
@@ -106,7 +136,7 @@ class OperatorMode(TorchDispatchMode):
 
     # -- the dispatch itself ------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         with torch._C.DisableTorchFunction():
             return self._dispatch(func, args, kwargs or {})
 
@@ -124,6 +154,8 @@ class OperatorMode(TorchDispatchMode):
                 return info.composite(*args, **kwargs)
         if info.view:
             return func(*args, **kwargs)
+        if info.collective:
+            return distributed.collective(func, args)
         tensors = list(_tensors(args, kwargs))
         virtual = [t for t in tensors if t.is_meta and t.untyped_storage()._cdata in self._live]
         if not virtual and not self._creates(kwargs):
@@ -171,7 +203,10 @@ class OperatorMode(TorchDispatchMode):
             return args[0] if func._schema.returns else None
         if info.rule is not None:
             return info.rule(self, func, args, kwargs)
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except NotImplementedError:
+            return stand_in.run(self, func, args, kwargs)
 
     def _account(
         self,
@@ -184,7 +219,7 @@ class OperatorMode(TorchDispatchMode):
     ) -> None:
         phase = self.phase
         module = self.modules.current(phase)
-        if info.mutates and phase == Phase.FORWARD and not torch.is_grad_enabled():
+        if info.mutates and phase in (Phase.FORWARD, Phase.SETUP) and not torch.is_grad_enabled():
             self._note_update(inputs)
         outputs = [] if info.skips_kernel else [t for t in _tensors((result,), {}) if t.is_meta]
         for tensor in reversed(outputs) if info.name in _LAST_OUTPUT_FIRST else outputs:
@@ -223,8 +258,12 @@ class OperatorMode(TorchDispatchMode):
 
     def _note_update(self, inputs: list[torch.Tensor]) -> None:
         """Weights changed in place outside an optimizer: a hand-written training step."""
-        block = self.block_of(inputs[0])
-        if block is not None and self.recorder.block_tag[block] == Category.PARAMETERS and inputs[0].requires_grad:
+        changed = inputs[0] if inputs else None
+        if changed is None or not (changed.requires_grad and changed.is_leaf):
+            return
+        block = self.block_of(changed)
+        if block is not None and self.recorder.block_tag[block] in (UNTAGGED, Category.PARAMETERS):
+            self.recorder.tag(block, Category.PARAMETERS)
             self.on_parameter_update()
 
     # -- known values -------------------------------------------------------------------------------------------------
@@ -347,27 +386,40 @@ class OperatorMode(TorchDispatchMode):
 
 
 def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    for value in args:
+    """All tensors among the arguments; of a sparse tensor, those that it is made of."""
+    for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
-            yield value
+            if value.layout is torch.strided:
+                yield value
+            else:
+                yield from _parts(value)
         elif isinstance(value, list | tuple):
             yield from _tensors(value, {})
-    for value in kwargs.values():
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value, {})
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return ()
 
 
 def _slots(args: Sequence[Any]) -> Iterator[TensorSpec | None]:
     """One entry per tensor argument, None for a missing optional one, so that positions can be read from a Trace."""
     for value in args:
         if isinstance(value, torch.Tensor):
-            yield _spec(value)
+            yield from (_spec(part) for part in _tensors((value,), {}))
         elif value is None:
             yield None
         elif isinstance(value, list | tuple):
-            yield from (_spec(v) if isinstance(v, torch.Tensor) else None for v in value if v is None or isinstance(v, torch.Tensor))
+            yield from (
+                _spec(v) if isinstance(v, torch.Tensor) else None
+                for v in value
+                if v is None or isinstance(v, torch.Tensor)
+            )
 
 
 def _layout(tensor: torch.Tensor) -> int:

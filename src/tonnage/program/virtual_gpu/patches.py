@@ -48,8 +48,8 @@ def _keep_mode_in_backward(mode: DeviceMode, loop: Loop) -> None:
         with mode:
             return original(*args, **kwargs)
 
-    for module in (graph, torch.autograd):
-        module._engine_run_backward = run
+    autograd: Any = torch.autograd
+    graph._engine_run_backward = autograd._engine_run_backward = run
 
 
 def _checkpoints_compare_shapes() -> None:
@@ -88,14 +88,14 @@ def _libraries_as_on_cuda() -> None:
 
 
 def _no_compilation(recorder: Recorder) -> None:
-    def compile(model: Any = None, **kwargs: Any) -> Any:  # noqa: A001
+    def compile(model: Any = None, **kwargs: Any) -> Any:
         recorder.warn("torch.compile was ignored: the program was followed in eager mode, a compiled one may need less")
         if model is None:
             return lambda function: compile(function, **kwargs)
         return model
 
     torch.compile = compile  # type: ignore[assignment]
-    torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[method-assign]  # noqa: ARG005
+    torch.nn.Module.compile = lambda self, *args, **kwargs: compile(self)  # type: ignore[method-assign]
 
 
 def without_compiler() -> None:
@@ -103,7 +103,7 @@ def without_compiler() -> None:
     a stand-in instead, which makes way for the real module as soon as anything else of it is wanted."""
     sys.modules["torch._dynamo"] = _CompilerStandIn("torch._dynamo")
     # Should it be imported after all, it must find what a CUDA build has.
-    torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]  # noqa: ARG005
+    torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]
 
 
 class _CompilerStandIn(types.ModuleType):
@@ -114,7 +114,7 @@ class _CompilerStandIn(types.ModuleType):
         return fn if fn is not None else lambda function: function
 
     allow_in_graph = assume_constant_result = disallow_in_graph = forbid_in_graph = staticmethod(lambda fn: fn)
-    graph_break = mark_static_address = mark_static = mark_dynamic = reset = staticmethod(lambda *args, **kwargs: None)  # noqa: ARG005
+    graph_break = mark_static_address = mark_static = mark_dynamic = reset = staticmethod(lambda *args, **kwargs: None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":  # somebody looks at all modules; that is no use of this one
@@ -246,7 +246,7 @@ def _data_loading(loop: Loop, batch: BatchSize) -> None:
             self.prefetch_factor, self.timeout = prefetch, timeout
 
     loader._get_iterator = get_iterator
-    loader.check_worker_number_rationality = lambda self: None  # noqa: ARG005
+    loader.check_worker_number_rationality = lambda self: None
 
 
 class _Limited:

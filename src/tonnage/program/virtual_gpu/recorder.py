@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.program.trace import Category, Event, Operator, Origin, Phase, Trace
 
-_UNTAGGED = -1
+UNTAGGED = -1
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Recorder:
     def allocate(self, nbytes: int, module: int, phase: Phase) -> int:
         block = len(self.block_bytes)
         self.block_bytes.append(nbytes)
-        self.block_tag.append(_UNTAGGED)
+        self.block_tag.append(UNTAGGED)
         self.block_module.append(module)
         self.block_call.append(len(self.call_operator))
         self.block_phase.append(phase)
@@ -84,7 +84,7 @@ class Recorder:
 
     def tag(self, block: int, category: Category) -> None:
         """Say what a block is for. The first word counts, but what was copied from the host may turn out to be weights."""
-        if self.block_tag[block] in (_UNTAGGED, Category.INPUTS):
+        if self.block_tag[block] in (UNTAGGED, Category.INPUTS):
             self.block_tag[block] = category
 
     def warn(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Recorder:
     def _categories(self, training: bool) -> Iterable[Category]:
         """The tag where there is one; else an activation is what the forward pass makes and leaves for later."""
         for tag, born, survives in zip(self.block_tag, self.block_phase, self.block_survives, strict=True):
-            if tag != _UNTAGGED:
+            if tag != UNTAGGED:
                 yield Category(tag)
             elif born == Phase.FORWARD and (survives or not training):
                 yield Category.ACTIVATIONS

@@ -72,7 +72,8 @@ def _channels_last(*tensors: torch.Tensor) -> bool:
     """cuDNN works in channels-last as soon as one of its operands is stored that way."""
     layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
     return any(
-        t.dim() in layouts and not t.is_contiguous() and t.is_contiguous(memory_format=layouts[t.dim()]) for t in tensors
+        t.dim() in layouts and not t.is_contiguous() and t.is_contiguous(memory_format=layouts[t.dim()])
+        for t in tensors
     )
 
 
@@ -107,11 +108,39 @@ def _convolution_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dic
     return tuple(results)
 
 
+# -- matrix products of several sizes: the meta kernel knows the fused one for bfloat16 only, CUDA also one by one ---------
+
+
+@rule(aten._grouped_mm.default)
+def _grouped_mm(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:  # noqa: ARG001
+    left, right = args[0], args[1]
+    offsets = args[2] if len(args) > 2 else kwargs.get("offs")
+    dtype = (args[4] if len(args) > 4 else kwargs.get("out_dtype")) or left.dtype
+    shape: tuple[int, ...]
+    if left.dim() == 2:
+        rows = (offsets.shape[0], left.shape[0]) if right.dim() == 2 else (left.shape[0],)
+        shape = (*rows, right.shape[-1])
+    elif right.dim() == 2:
+        shape = (left.shape[1], right.shape[1])
+    else:
+        shape = (*left.shape[:2], right.shape[-1])
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
 # -- known values ---------------------------------------------------------------------------------------------------------
 
 _NEVER = {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"}
 # Integers that a program derives from unknown numbers; a draw from random numbers is as good as any.
-_CHOICES = {"aten::argmax", "aten::argmin", "aten::topk", "aten::sort", "aten::argsort", "aten::multinomial", "aten::max", "aten::min"}
+_CHOICES = {
+    "aten::argmax",
+    "aten::argmin",
+    "aten::topk",
+    "aten::sort",
+    "aten::argsort",
+    "aten::multinomial",
+    "aten::max",
+    "aten::min",
+}
 _MOST_SAMPLED = 1 << 22
 
 

@@ -127,9 +127,9 @@ def _forward(model: Any, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
 
 
-def _train(model: Any, inputs: Any, loss: Any, optimizer: torch.optim.Optimizer) -> None:
+def _train(model: Any, inputs: Any, loss: Any, optimizer: Any) -> None:
     output = _forward(model, inputs)
-    value = loss(output) if loss is not None else getattr(output, "loss", None)
+    value: Any = loss(output) if loss is not None else getattr(output, "loss", None)
     if value is None:
         tensors = [t for t in torch.utils._pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
         value = sum(t.float().sum() for t in tensors if t.is_floating_point())

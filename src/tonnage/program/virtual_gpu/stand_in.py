@@ -1,0 +1,86 @@
+"""What an operator returns that has no meta kernel: it is run once on the host, with made-up numbers of the same shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from tonnage.program.virtual_gpu.errors import Unsupported
+
+_MOST_ELEMENTS = 1 << 27
+
+
+def run(mode: Any, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Results on meta, in the shapes and layouts that the host's kernel gave them."""
+    changed = _changed_argument(func, args, kwargs)
+    if changed is not None and changed.layout is torch.strided:
+        return changed
+    made: dict[int, torch.Tensor] = {}
+
+    def host(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in made:
+                made[id(value)] = _numbers(mode, value)
+            return made[id(value)]
+        if isinstance(value, list | tuple):
+            return type(value)(host(v) for v in value)
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    try:
+        result = func(*host(args), **{k: host(v) for k, v in kwargs.items() if k != "generator"})
+    except NotImplementedError:
+        raise
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise Unsupported(f"what {func._schema.name} returns could not be found out ({reason})") from error
+    return _on_meta(result)
+
+
+def _changed_argument(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """The tensor that an in-place or `out=` operator writes to and returns."""
+    if len(func._schema.returns) != 1:
+        return None
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            return value if isinstance(value, torch.Tensor) else None
+    return None
+
+
+def _numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_meta:
+        return tensor
+    if tensor.layout is torch.sparse_coo:
+        return _sparse_numbers(mode, tensor)
+    if tensor.numel() > _MOST_ELEMENTS:
+        raise Unsupported(f"a tensor of {tensor.numel():,} elements is too large to find out what the operator returns")
+    known = mode.twins.value(tensor)
+    if known is not None:
+        return known.clone()  # type: ignore[no-any-return]
+    blank = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return blank.uniform_() if tensor.dtype.is_floating_point else blank.zero_()
+
+
+def _sparse_numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    indices, values = tensor._indices(), tensor._values()
+    known = mode.twins.value(indices)
+    if known is None:  # all different, as far as there is room
+        sizes = tensor.shape[: tensor.sparse_dim()]
+        flat = torch.arange(indices.shape[1]) % max(prod(sizes), 1)
+        known = torch.stack(torch.unravel_index(flat, sizes)) if sizes else indices.new_zeros(indices.shape, device="cpu")
+    return torch.sparse_coo_tensor(
+        known, torch.ones(values.shape, dtype=values.dtype), tensor.shape, is_coalesced=tensor.is_coalesced()
+    )
+
+
+def _on_meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.layout is torch.sparse_coo:
+            return torch.sparse_coo_tensor(
+                value._indices().to("meta"), value._values().to("meta"), value.shape, is_coalesced=value.is_coalesced()
+            )
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+    return type(value)(_on_meta(v) for v in value) if isinstance(value, list | tuple) else value
