@@ -34,6 +34,8 @@ def estimate_command(
     from tonnage.api import estimate
     from tonnage.cli.output import progress
 
+    for file in (save_trace, html):
+        _check_folder(file)
     with progress() as say:
         report = estimate(
             program, arguments=arguments or (), gpus=gpu or (), steps=steps, batches=_numbers(batch),
@@ -72,6 +74,14 @@ def _sizes(pairs: list[str]) -> dict[str, int]:
             raise UsageError(f"--size {pair} is not NAME=N", "for example: --size sequence=128")
         sizes[name] = int(value)
     return sizes
+
+
+def _check_folder(file: Path | None) -> None:
+    """Better now than after the program was followed for minutes."""
+    from tonnage.errors import UsageError
+
+    if file is not None and not file.parent.is_dir():
+        raise UsageError(f"{file} cannot be written: there is no folder {file.parent}")
 
 
 def _write_page(report: Report, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -59,6 +60,7 @@ def root(
 
 def main() -> None:
     """Run the command and turn every error into one sentence, a hint and the documented exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of the stack, so that captures end as well
     debug = "--debug" in sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
     try:
         code = app(standalone_mode=False)
@@ -68,7 +70,6 @@ def main() -> None:
         _say(error)
         code = error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
         code = 130
     except BrokenPipeError:
         # The reader went away (`tonnage gpus | head`); nothing more can be said to it.
@@ -78,6 +79,8 @@ def main() -> None:
         code = _usage(error)
         if code is None:
             raise
+    if code == 130:  # typer turns Ctrl-C into this code by itself
+        print("interrupted", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -92,6 +95,8 @@ def _usage(error: Exception) -> int | None:
     show, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
     if show is None or not isinstance(code, int):
         return None
+    if not show():
+        return code  # no command was given: the help is printed already
     context = getattr(error, "ctx", None)
     print(f"error: {show()}", file=sys.stderr)
     print(f"hint: {context.command_path if context else 'tonnage'} --help shows what it takes", file=sys.stderr)

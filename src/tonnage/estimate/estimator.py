@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.estimate import intervals, workspace
 from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report
-from tonnage.estimate.memory import Requests, collect_requests, context_bytes
+from tonnage.estimate.memory import Requests, Skeleton, context_bytes
 from tonnage.estimate.replay import Replay
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
@@ -25,15 +25,16 @@ class Estimator:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
+        self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
         self._doubts: dict[str, int] = {}
         self._copies = trace.bytes_per_step(H2D), trace.bytes_per_step(D2H)
 
     def requests(self, gpu: Gpu) -> Requests:
-        key = gpu.compute_capability
+        key = workspace.family(gpu)
         if key not in self._requests:
-            self._requests[key] = collect_requests(self.trace, gpu)
+            self._requests[key] = self._skeleton.requests(workspace.typical(gpu))
         return self._requests[key]
 
     def estimate(self, gpu: Gpu) -> Estimate:
@@ -54,7 +55,7 @@ class Estimator:
             device_bytes=intervals.device(needed.peak_reserved_bytes + context, doubt, widen),
             usable_bytes=gpu.usable_bytes,
             categories=self._categories(requests, needed, context),
-            largest=self._largest(gpu.compute_capability, requests, needed),
+            largest=self._largest(workspace.family(gpu), requests, needed),
             storage_bytes=self.trace.origin.storage_bytes,
             h2d_bytes_step=self._copies[0],
             d2h_bytes_step=self._copies[1],
@@ -63,9 +64,9 @@ class Estimator:
         )
 
     def _doubt(self, gpu: Gpu) -> int:
-        key = gpu.compute_capability
+        key = workspace.family(gpu)
         if key not in self._doubts:
-            self._doubts[key] = _doubtful_bytes(self.trace, gpu)
+            self._doubts[key] = _doubtful_bytes(self.trace, workspace.typical(gpu))
         return self._doubts[key]
 
     def fits(self, gpu: Gpu) -> bool:

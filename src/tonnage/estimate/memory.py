@@ -75,51 +75,81 @@ class Requests:
         return int(self.trace.block_call[block]) if block < own else self.library_calls[block - own]
 
 
-def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
-    """The order of requests on this GPU: around each call its workspaces, before the first product cuBLAS's own."""
-    sizes: list[int] = trace.block_bytes.tolist()
-    order: list[int] = []
-    events: list[int] = []
-    library_calls: list[int] = []
-    temporaries = [workspace.temporaries(operator, gpu, trace.origin) for operator in trace.operators]
-    kept = [_kept(operator, gpu) for operator in trace.operators]
-    trials = [_trial(operator, gpu, trace) for operator in trace.operators]
-    seen: set[tuple[bool, str]] = set()
-    tried: set[tuple[bool, Hashable]] = set()
-    operators, phases = trace.call_operator.tolist(), trace.call_phase.tolist()
+class Skeleton:
+    """What all GPUs share of a Trace's requests: the allocator's own order, and where in it each call happens."""
 
-    def take(size: int, call: int) -> int:
-        block = len(sizes)
-        sizes.append(size)
-        library_calls.append(call)
-        order.append(block)
-        return block
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        kinds, subjects = trace.event_kind, trace.event_subject
+        asks = (kinds == Event.ALLOCATE) | (kinds == Event.FREE) | (kinds == Event.EMPTY_CACHE)
+        order = np.where(kinds == Event.FREE, ~subjects.astype(np.int64), subjects)
+        order[kinds == Event.EMPTY_CACHE] = EMPTY_CACHE
+        self.order: list[int] = order[asks].tolist()
+        self.events: list[int] = np.flatnonzero(asks).tolist()
+        calls = np.flatnonzero(kinds == Event.CALL)
+        self.call_events: list[int] = calls.tolist()
+        self.call_places: list[int] = np.cumsum(asks)[calls].tolist()  # entries of `order` before the call
+        self.call_operators: list[int] = trace.call_operator[subjects[calls]].tolist()
+        self.call_backward: list[bool] = (trace.call_phase[subjects[calls]] == Phase.BACKWARD).tolist()
+        self.sizes: list[int] = trace.block_bytes.tolist()
 
-    for number, (kind, subject) in enumerate(zip(trace.event_kind.tolist(), trace.event_subject.tolist(), strict=True)):
-        if kind == Event.ALLOCATE:
-            order.append(subject)
-        elif kind == Event.FREE:
-            order.append(~subject)
-        elif kind == Event.CALL:
-            operator = operators[subject]
+    def requests(self, gpu: Gpu) -> Requests:
+        """The order of requests on this GPU: around each call its workspaces, before the first product cuBLAS's own."""
+        trace = self.trace
+        temporaries = [workspace.temporaries(operator, gpu, trace.origin) for operator in trace.operators]
+        kept = [_kept(operator, gpu) for operator in trace.operators]
+        trials = [_trial(operator, gpu, trace) for operator in trace.operators]
+        busy = [bool(t or k or r) for t, k, r in zip(temporaries, kept, trials, strict=True)]
+        sizes, order, events, library_calls = list(self.sizes), [], [], []
+        seen: set[tuple[bool, Hashable]] = set()
+        done = 0
+        for call, operator in enumerate(self.call_operators):
+            if not busy[operator]:
+                continue
+            blocks = [(size, True) for size in temporaries[operator]]
+            backward, trial = self.call_backward[call], trials[operator]
+            if trial is not None and (backward, trial.key) not in seen:
+                seen.add((backward, trial.key))
+                blocks.insert(0, (-max(trial.nbytes, 512), True))
             for name, size in kept[operator]:
                 # Autograd works in a thread of its own, which has its own cuBLAS handle.
-                key = (phases[subject] == Phase.BACKWARD, name)
-                if key not in seen:
-                    seen.add(key)
-                    take(size, subject)
-            trial = trials[operator]
-            if trial is not None and (phases[subject] == Phase.BACKWARD, trial.key) not in tried:
-                tried.add((phases[subject] == Phase.BACKWARD, trial.key))
-                order.extend((~take(max(trial.nbytes, 512), subject), EMPTY_CACHE))
-            if temporaries[operator]:
-                blocks = [take(size, subject) for size in temporaries[operator]]
-                order.extend([~block for block in blocks])
-        elif kind == Event.EMPTY_CACHE:
-            order.append(EMPTY_CACHE)
-        if len(order) > len(events):
-            events.extend([number] * (len(order) - len(events)))
-    return Requests(trace, sizes, order, events, library_calls)
+                if (backward, name) not in seen:
+                    seen.add((backward, name))
+                    blocks.insert(0, (size, False))
+            if not blocks:
+                continue
+            place = self.call_places[call]
+            order += self.order[done:place]
+            events += self.events[done:place]
+            done = place
+            _take(blocks, call, sizes, order, library_calls)
+            events += [self.call_events[call]] * (len(order) - len(events))
+        order += self.order[done:]
+        events += self.events[done:]
+        return Requests(trace, sizes, order, events, library_calls)
+
+
+def _take(
+    blocks: list[tuple[int, bool]], call: int, sizes: list[int], order: list[int], library_calls: list[int]
+) -> None:
+    """Allocate a library's blocks in order; free the temporary ones at the end. A negative size is a trial, after which
+    torch empties its cache."""
+    temporary = []
+    for size, is_temporary in blocks:
+        block = len(sizes)
+        sizes.append(abs(size))
+        library_calls.append(call)
+        order.append(block)
+        if size < 0:
+            order += (~block, EMPTY_CACHE)
+        elif is_temporary:
+            temporary.append(~block)
+    order += temporary
+
+
+def collect_requests(trace: Trace, gpu: Gpu) -> Requests:
+    """All requests of one Trace on one GPU."""
+    return Skeleton(trace).requests(gpu)
 
 
 def _trial(operator: Operator, gpu: Gpu, trace: Trace) -> Trial | None:

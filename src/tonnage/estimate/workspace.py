@@ -7,6 +7,7 @@ sizes of cuBLAS workspaces are torch's defaults per architecture.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 from tonnage.estimate.convolution import convolution_workspace
@@ -30,6 +31,24 @@ CUDNN = CONVOLUTIONS | {
 }  # fmt: skip
 
 
+# Kernels take the same workspaces on GPUs of one family but for the number of SMs, which changes little; one typical number
+# for each family lets all its GPUs share one replay.
+_TYPICAL_SMS = {"6": 56, "7": 80, "8": 108, "9": 132, "10": 132, "12": 128}
+
+
+def family(gpu: Gpu) -> str:
+    """GPUs of one family take the same workspaces."""
+    if gpu.vendor == "amd":
+        return gpu.compute_capability
+    major = gpu.compute_capability.split(".")[0]
+    return {"3": "6", "5": "6", "10": "9"}.get(major, major)
+
+
+def typical(gpu: Gpu) -> Gpu:
+    """The GPU with the number of SMs that stands for its family."""
+    return replace(gpu, sms=_TYPICAL_SMS.get(family(gpu), gpu.sms))
+
+
 def temporaries(operator: Operator, gpu: Gpu, origin: Origin) -> tuple[int, ...]:
     """Sizes of the blocks that an operator allocates and frees before it returns."""
     if operator.name in CONVOLUTIONS:
@@ -42,7 +61,7 @@ def temporaries(operator: Operator, gpu: Gpu, origin: Origin) -> tuple[int, ...]
 
 def cublas_workspace_bytes(gpu: Gpu) -> int:
     """What torch gives each cuBLAS handle (one per thread and stream) from the caching allocator at its first use."""
-    if gpu.vendor == "AMD":
+    if gpu.vendor == "amd":
         return 76 * MIB if gpu.compute_capability.startswith("gfx94") else 32 * MIB
     if gpu.compute_capability.split(".")[0] in ("9", "10"):
         return 32 * MIB

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tonnage.errors import CaptureError, MissingDependency, UsageError
 from tonnage.hardware import Gpu, find_gpu
 from tonnage.program.program import Program
@@ -28,6 +30,7 @@ _QUIET = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "MLFLOW_TRACKING_URI": "", "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false", "PYTHONDONTWRITEBYTECODE": "1", "CLEARML_OFFLINE_MODE": "1",
 }  # fmt: skip
+_MARK = "TONNAGE_CAPTURE"  # tells the processes that a capture started, whatever became of their parents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +95,11 @@ def _request(program: Program, options: CaptureOptions, folder: str) -> dict[str
         "batch": options.batch,
         "batch_option": options.batch_option,
         "folder": folder,
-        "gpu": _pretended(find_gpu(options.gpu)),
+        "gpu": pretended(find_gpu(options.gpu)),
     }
 
 
-def _pretended(gpu: Gpu) -> dict[str, Any]:
+def pretended(gpu: Gpu) -> dict[str, Any]:
     """What `torch.cuda.get_device_properties` will say. AMD's cards answer through the same interface."""
     capability = gpu.compute_capability.split(".") if "." in gpu.compute_capability else ("9", "0")
     return {
@@ -116,7 +119,7 @@ def _run(request: Path, options: CaptureOptions) -> str:
     with Path(request.parent, "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, **_QUIET, "PYTHONPATH": path},
+            env={**os.environ, **_QUIET, "PYTHONPATH": path, _MARK: str(request)},
         )  # fmt: skip
         try:
             process.wait(options.timeout_seconds)
@@ -126,16 +129,20 @@ def _run(request: Path, options: CaptureOptions) -> str:
                 "if it prepares data for long, give it more time with --timeout",
             ) from None
         finally:
-            _end(process)
+            _end(process, str(request))
         output.seek(0)
         return output.read()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the child and everything in its session."""
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End the child, everything in its session, and what left the session but carries the mark in its environment."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    for other in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if other.environ().get(_MARK) == mark:
+                other.kill()
 
 
 def _result(program: Program, folder: Path, output: str) -> Trace:

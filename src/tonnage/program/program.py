@@ -67,4 +67,5 @@ def _module(text: str) -> str:
 def _nearest_script(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
     scripts = sorted(p.name for p in folder.glob("*.py"))[:5]
-    return f"{folder / 'here'} has: {', '.join(scripts)}".replace("here has", "has") if scripts else ""
+    place = "this folder" if folder == Path() else str(folder)
+    return f"{place} has: {', '.join(scripts)}" if scripts else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.errors import InvalidFile, NotFound
+from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.program.trace import Category, Event, Operator, Origin, Phase, TensorSpec, Trace
 
 VERSION = 1
@@ -34,8 +34,11 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     try:
         partial.write_bytes(dump_trace(trace))
         partial.replace(target)
+    except OSError as error:
+        raise UsageError(f"the trace cannot be written to {target}: {error.strerror}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def dump_trace(trace: Trace) -> bytes:
@@ -100,17 +103,7 @@ def load_trace(content: bytes, name: str = "the trace") -> Trace:
         _check(trace)
     except InvalidFile:
         raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        ValueError,
-        TypeError,
-        IndexError,
-        EOFError,
-        OSError,
-        AttributeError,
-    ) as error:
+    except Exception as error:  # the decoders raise almost anything at damaged bytes; all of it means the same
         raise InvalidFile(
             f"{name} is not a readable trace: {_reason(error)}",
             "capture it again: tonnage estimate SCRIPT --save-trace FILE",
@@ -119,9 +112,9 @@ def load_trace(content: bytes, name: str = "the trace") -> Trace:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, zipfile.BadZipFile | zlib.error | EOFError | UnicodeDecodeError):
-        return "the file is damaged or is something else"
-    return f"{type(error).__name__}: {error}"
+    if type(error) is ValueError:
+        return " ".join(str(error).split())
+    return "the file is damaged or is something else"
 
 
 def _check_version(header: Any, name: str) -> None:
@@ -148,16 +141,19 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _column(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
-    column = np.lib.format.read_array(io.BytesIO(_member(archive, f"{name}.npy")), allow_pickle=False)
-    if column.ndim != 1 or column.dtype != _COLUMNS[name]:
+    """A column; its header is checked before anything of the declared size is allocated."""
+    content = io.BytesIO(_member(archive, f"{name}.npy"))
+    np.lib.format.read_magic(content)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+    if len(shape) != 1 or dtype != _COLUMNS[name]:
         raise ValueError(f"{name} has the wrong type")
+    column = np.frombuffer(content.read(), dtype)
+    if len(column) != shape[0]:
+        raise ValueError(f"{name} has the wrong length")
     return column
 
 
 def _build(header: dict[str, Any], columns: dict[str, np.ndarray[Any, Any]]) -> Trace:
-    known = {field.name for field in fields(Origin)}
-    origin = {k: v for k, v in header["origin"].items() if k in known}
-    origin["warnings"] = tuple(str(w) for w in origin.get("warnings", ()))
     operators = tuple(
         Operator(
             str(name),
@@ -167,11 +163,30 @@ def _build(header: dict[str, Any], columns: dict[str, np.ndarray[Any, Any]]) -> 
         )
         for name, inputs, outputs, attributes in header["operators"]
     )
-    return Trace(origin=Origin(**origin), operators=operators, modules=tuple(map(str, header["modules"])), **columns)
+    modules = tuple(map(str, header["modules"]))
+    return Trace(origin=_origin(header["origin"]), operators=operators, modules=modules, **columns)
+
+
+def _origin(raw: dict[str, Any]) -> Origin:
+    """Fields that this version does not know are left out; those that it knows must have their type."""
+    known: dict[str, Any] = {}
+    for field in fields(Origin):
+        if field.name not in raw:
+            continue
+        value = known[field.name] = _frozen(raw[field.name])
+        if field.name == "batch":
+            right = value is None or type(value) is int
+        elif field.name == "warnings":
+            right = isinstance(value, tuple) and all(isinstance(warning, str) for warning in value)
+        else:
+            right = type(value) is (str if field.name == "program" else type(field.default))
+        if not right:
+            raise ValueError(f"its {field.name} is {value!r:.40}")
+    return Origin(**known)
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
 def _read_spec(raw: Any) -> TensorSpec | None:
@@ -199,6 +214,7 @@ def _check(trace: Trace) -> None:
         raise ValueError("call columns differ in length")
     if blocks and int(trace.block_bytes.min()) < 0:
         raise ValueError("a block has a negative size")
+    _within(trace.block_call, calls + 1, "a block's call")  # one beyond: allocated after the last call
     _within(trace.event_subject[trace.event_kind == Event.CALL], calls, "an event's call")
     allocated = trace.event_subject[trace.event_kind == Event.ALLOCATE]
     freed = trace.event_subject[trace.event_kind == Event.FREE]
@@ -207,7 +223,8 @@ def _check(trace: Trace) -> None:
     born, died = np.full(blocks, -1), np.full(blocks, len(trace.event_kind))
     born[allocated] = np.flatnonzero(trace.event_kind == Event.ALLOCATE)
     died[freed] = np.flatnonzero(trace.event_kind == Event.FREE)
-    if len(np.unique(allocated)) != blocks or len(np.unique(freed)) != len(freed) or bool((died <= born).any()):
+    once = len(allocated) == blocks == len(np.unique(allocated))
+    if not once or len(np.unique(freed)) != len(freed) or bool((died <= born).any()):
         raise ValueError("a block is allocated or freed twice, or freed before it exists")
 
 

@@ -57,7 +57,11 @@ class _Watch(TorchDispatchMode):
     def _dispatch(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if func is add and self.seen == (-1, -1):
             self.look(args)
-        return func(*args, **kwargs)
+        if func is torch.ops.aten.expand.default:
+            return func(*args, **kwargs)
+        # The kernels themselves do not matter; for meta tensors they run in Python and import half a second of packages.
+        shape = () if func in (torch.ops.aten.sum.default, torch.ops.aten.ones_like.default) else (2,)
+        return torch.empty(shape, device="meta")
 
     def look(self, args: Sequence[Any]) -> None:
         total, _ = args
@@ -66,8 +70,8 @@ class _Watch(TorchDispatchMode):
 
 def _count_on_example() -> Counts:
     leaf = torch.empty(2, device="meta", requires_grad=True)
-    shared = leaf * 1
     watch = _Watch()
     with watch:
-        torch.autograd.backward(((shared * 2).tanh() * (shared * 3).tanh()).sum())
+        shared = leaf * 1
+        torch.autograd.backward(((shared * 2) * (shared * 3)).sum())
     return watch.seen

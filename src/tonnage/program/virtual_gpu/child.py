@@ -22,10 +22,13 @@ from tonnage.program.virtual_gpu import (
     composites,
     cuda_api,
     data_dependent,
+    distributed,
     failures,
     patches,
     recurrent,
     run,
+    saved_files,
+    tensor_types,
 )
 from tonnage.program.virtual_gpu.device import DeviceMode
 from tonnage.program.virtual_gpu.files import ScratchLayer
@@ -42,6 +45,7 @@ class VirtualGpu:
 
     def __init__(self, steps: int, gpu: dict[str, Any], batch: BatchSize | None = None) -> None:
         patches.without_compiler()
+        patches.quick_checks()
         self.recorder = Recorder()
         self.modules = ModuleStack(self.recorder)
         self.operators = OperatorMode(self.recorder, self.modules)
@@ -51,11 +55,14 @@ class VirtualGpu:
         self.autocast = autocast.Autocast(self.operators.is_virtual)
         self._libraries = composites.install()
         self.autocast.install()
-        cuda_api.CudaApi(self.recorder, gpu).install()
+        cuda_api.CudaApi(self.recorder, gpu, self.loop.after_replay).install()
+        tensor_types.install(self.device)
         self.modules.install()
         self.loop.install()
         recurrent.install()
         patches.install(self.device, self.loop, self.recorder, self.batch)
+        saved_files.install(self.device, self.recorder)
+        distributed.install(self.recorder)
         self._follow_threads()
 
     def __enter__(self) -> VirtualGpu:

@@ -53,6 +53,8 @@ def install() -> list[torch.library.Library]:
 
 def decomposition(func: torch._ops.OpOverload) -> Callable[..., Any] | None:
     """How a composite comes apart. In inference mode torch does not do it before the virtual GPU sees the operator."""
+    if func.namespace == "prim":  # attributes of tensors, not operators
+        return None
     name = func.name().removeprefix("aten::").removesuffix(".default")
     if name in _OVERRIDES:
         return _OVERRIDES[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,9 @@ class Stream:
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def synchronize(self) -> None:
         return
@@ -60,11 +63,30 @@ class Event:
     wait = synchronize = lambda self, *args: None
 
 
+class CudaGraph:
+    """A CUDA graph: what is captured runs once, eagerly; replays need the memory of the capture and nothing more."""
+
+    def __init__(self, on_replay: Callable[[], None]) -> None:
+        self._on_replay = on_replay
+
+    def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+        return
+
+    capture_end = reset = enable_debug_mode = debug_dump = instantiate = register_generator_state = capture_begin
+
+    def replay(self) -> None:
+        self._on_replay()
+
+    def pool(self) -> tuple[int, int]:
+        return (0, 1)
+
+
 class CudaApi:
     """Answers for one GPU; installs itself over `torch.cuda`."""
 
-    def __init__(self, recorder: Recorder, gpu: dict[str, Any]) -> None:
+    def __init__(self, recorder: Recorder, gpu: dict[str, Any], on_replay: Callable[[], None] = lambda: None) -> None:
         self._recorder = recorder
+        self._on_replay = on_replay
         self._gpu = gpu
         self._stream = Stream()
         self._generator_state = torch.get_rng_state()
@@ -108,7 +130,12 @@ class CudaApi:
         cuda.device_of = _NoDevice
         cuda._DeviceGuard = _NoDevice
         cuda._device = _NoDevice
+        cuda.CUDAGraph = lambda *args, **kwargs: CudaGraph(self._on_replay)  # noqa: ARG005
+        cuda.graph = cuda.graphs.graph = _Region
+        cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = lambda: (0, 1)
+        cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = lambda callables, *args, **kwargs: callables  # noqa: ARG005
         self._install_memory(cuda)
+        self._install_accelerator(cuda)
         torch.version.cuda = "13.0"
         torch._C._cuda_getDeviceCount = lambda: 1  # type: ignore[attr-defined]
         torch.Generator = _Generator  # type: ignore[misc, assignment]
@@ -130,6 +157,31 @@ class CudaApi:
             module.memory_stats = self._statistics
             module.memory_summary = lambda *args, **kwargs: ""
             module.memory_snapshot = lambda *args, **kwargs: []
+
+    def _install_accelerator(self, cuda: Any) -> None:
+        """`torch.accelerator`, which asks the build instead of `torch.cuda`."""
+        accelerator: Any = torch.accelerator
+        answers: dict[str, Any] = {
+            "is_available": True, "device_count": 1, "current_accelerator": torch.device("cuda"), "synchronize": None,
+            "current_device_index": 0, "current_device_idx": 0, "set_device_index": None, "set_device_idx": None,
+            "current_stream": self._stream, "set_stream": None,
+        }  # fmt: skip
+        for name, answer in answers.items():
+            setattr(accelerator, name, _always(answer))
+        accelerator.device_index = _NoDevice
+        for name in (
+            "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats",
+            "reset_peak_memory_stats", "reset_accumulated_memory_stats", "empty_cache",
+        ):  # fmt: skip
+            setattr(accelerator, name, getattr(cuda, name))
+        accelerator.get_memory_info = cuda.mem_get_info
+        core: Any = torch._C
+        core._accelerator_getAccelerator = _always(torch.device("cuda"))
+        core._accelerator_getDeviceIndex = core._accelerator_exchangeDevice = core._accelerator_maybeExchangeDevice = _always(0)
+        core._accelerator_setDeviceIndex = core._accelerator_setStream = core._accelerator_synchronizeDevice = _always(None)
+        core._accelerator_getStream = _always(self._stream)
+        generic: Any = torch
+        generic.Stream, generic.Event = Stream, Event
 
     def _statistics(self, device: Any = None) -> dict[str, int]:  # noqa: ARG002
         current, peak = self._recorder.allocated_bytes, self._recorder.peak_bytes
@@ -154,6 +206,19 @@ class _NoDevice(contextlib.ContextDecorator):
 
     def __enter__(self) -> _NoDevice:
         return self
+
+    def __exit__(self, *details: object) -> None:
+        return
+
+
+class _Region(contextlib.ContextDecorator):
+    """`with torch.cuda.graph(g)`: what is inside runs as usual."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _ = args, kwargs
+
+    def __enter__(self) -> None:
+        return
 
     def __exit__(self, *details: object) -> None:
         return

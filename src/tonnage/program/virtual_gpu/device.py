@@ -9,7 +9,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-from tonnage.program.virtual_gpu.errors import DataDependent
 from tonnage.program.virtual_gpu.operators import OperatorMode
 from tonnage.program.virtual_gpu.values import Unknown
 
@@ -18,6 +17,7 @@ META = torch.device("meta")
 CPU = torch.device("cpu")
 Handler = Callable[["DeviceMode", Any, Sequence[Any], dict[str, Any]], Any]
 _HANDLERS: dict[Any, Handler] = {}
+_ASSUMED = "a condition inside the model depends on values computed on the GPU; it was assumed to be false"
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
@@ -49,6 +49,8 @@ class DeviceMode(TorchFunctionMode):
             return handler(self, func, args, kwargs)
         if self.default_device is not None and kwargs.get("device") is None and func in _device_constructors():
             kwargs = {**kwargs, "device": self.default_device}
+        if kwargs.get("pin_memory"):  # no host memory can be pinned here
+            kwargs = {**kwargs, "pin_memory": False}
         if "device" in kwargs:
             return self.with_device(func, args, kwargs)
         return func(*args, **kwargs)
@@ -93,7 +95,8 @@ class DeviceMode(TorchFunctionMode):
     def truth(self, tensor: torch.Tensor) -> bool:
         value = self.scalar(tensor)
         if isinstance(value, Unknown) and self.operators.modules.depth > 0:
-            raise DataDependent("a branch inside the model depends on values computed on the GPU")
+            self.operators.recorder.warn(_ASSUMED)
+            return False
         return bool(value)
 
 
@@ -116,6 +119,14 @@ def as_device(value: Any) -> torch.device | None:
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     return torch.device("cuda", value) if isinstance(value, int) else torch.device(value)
+
+
+@handles(torch.device)
+def _device_made(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    """A number alone is a device of the accelerator, which this build of torch does not have."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], int):
+        return func("cuda", args[0])
+    return func(*args, **kwargs)
 
 
 # -- attributes -----------------------------------------------------------------------------------------------------------
@@ -333,6 +344,8 @@ def _type(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, An
     wanted = kwargs.get("dtype", rest[0] if rest else None)
     if wanted is None and mode.is_virtual(tensor):
         return torch.empty(0, dtype=tensor.dtype).type().replace("torch.", "torch.cuda.", 1)
+    if isinstance(wanted, type) and wanted.__module__ == "torch.cuda":
+        return tensor.to(META, wanted.dtype)  # type: ignore[attr-defined]
     if isinstance(wanted, str) and wanted.startswith("torch.cuda."):
         dtype = torch.empty(0).type(wanted.replace("torch.cuda.", "torch.")).dtype
         return tensor.to(META, dtype)

@@ -24,6 +24,7 @@ LAUNCHER_VARIABLES = {
 
 
 def install(recorder: Recorder) -> None:
+    _spawn_in_this_process()
     distributed: Any = torch.distributed
     if not distributed.is_available():
         return
@@ -54,6 +55,8 @@ def install(recorder: Recorder) -> None:
         "scatter_object_list": _scatter_object_list,
         "barrier": lambda *args, **kwargs: None,
         "monitored_barrier": lambda *args, **kwargs: None,
+        # It compares the peers' shapes with ours, which are the same.
+        "_verify_params_across_processes": lambda *args, **kwargs: None,
         "_get_default_timeout": lambda backend: c10d.default_pg_timeout,
     }
     for name, function in replacements.items():
@@ -64,14 +67,15 @@ def install(recorder: Recorder) -> None:
     c10d.Backend.backend_capability.setdefault("fake", ["cpu", "cuda"])
 
 
-def spawn_in_this_process() -> None:
+def _spawn_in_this_process() -> None:
     """`torch.multiprocessing.spawn`: the first rank runs here, where it can be seen."""
-    multiprocessing: Any = importlib.import_module("torch.multiprocessing")
 
     def spawn(fn: Any, args: Sequence[Any] = (), *rest: Any, **kwargs: Any) -> None:  # noqa: ARG001
         fn(0, *args)
 
-    multiprocessing.spawn = multiprocessing.spawn.spawn = spawn
+    for name in ("torch.multiprocessing", "torch.multiprocessing.spawn"):
+        module: Any = importlib.import_module(name)
+        module.spawn = module.start_processes = spawn
 
 
 def _positive(given: Any, variable: str, otherwise: int) -> int:

@@ -57,8 +57,9 @@ def explain(error: BaseException, request: dict[str, Any]) -> tuple[str, str]:
 def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
     text = " ".join(str(error).split("\n\n")[0].split())
     operator = re.search(r"[Cc]ould not run '([^']+)'|^(\w+::\w+)\S*: attempted to run this operator with Meta", text)
-    if isinstance(error, NotImplementedError) and operator:
-        name = operator[1] or operator[2]
+    undescribed = re.match(r"There was no fake impl registered for <CustomOpDef\((\S+)\)>", text)
+    if (isinstance(error, NotImplementedError) and operator) or undescribed:
+        name = undescribed[1] if undescribed else operator and (operator[1] or operator[2])
         return (
             f"{where}: the operator {name} exists only for a real GPU",
             "custom CUDA operators need a meta implementation: see torch.library.register_fake",

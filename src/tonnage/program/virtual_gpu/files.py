@@ -7,10 +7,13 @@ covers Python's own file functions, through which practically all training code 
 from __future__ import annotations
 
 import builtins
+import importlib
 import io
 import os
 import shutil
-from collections.abc import Callable
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +29,22 @@ class ScratchLayer:
         os.mkdir(self._folder)
         self._gone: set[str] = set()
         self._os_stat, self._os_mkdir, self._os_open = os.stat, os.mkdir, os.open
+        self._os_listdir, self._os_scandir, self._os_chdir = os.listdir, os.scandir, os.chdir
+        self._os_getcwd = os.getcwd
+        self._cwd: str | None = None  # where the program believes to be, if that folder is only in the scratch layer
         self._open = io.open
 
     def install(self) -> None:
         builtins.open = io.open = self._patched_open
         os.open = self._patched_os_open
-        for name in (
-            "stat",
-            "lstat",
-            "access",
-            "listdir",
-            "scandir",
-            "chmod",
-            "utime",
-            "readlink",
-            "truncate",
-            "chdir",
-        ):
-            setattr(os, name, self._reading(getattr(os, name), copies=name in ("chmod", "utime", "truncate")))
+        for name in ("stat", "lstat", "access", "readlink", "statvfs", "listxattr", "getxattr"):
+            if hasattr(os, name):
+                setattr(os, name, self._reading(getattr(os, name), copies=False))
+        for name in ("chmod", "chown", "utime", "truncate", "setxattr", "removexattr"):
+            if hasattr(os, name):
+                setattr(os, name, self._reading(getattr(os, name), copies=True))
+        os.listdir, os.scandir = self._listdir, self._scandir  # type: ignore[assignment]
+        os.chdir, os.getcwd = self._chdir, self._getcwd
         os.mkdir = self._creating(os.mkdir)
         for name in ("remove", "unlink", "rmdir"):
             setattr(os, name, self._removing(getattr(os, name)))
@@ -53,6 +54,7 @@ class ScratchLayer:
         shutil._use_fd_functions = False  # type: ignore[attr-defined]
         for known in (os.supports_dir_fd, os.supports_fd):
             known.clear()
+        importlib.reload(tempfile)  # it keeps os.unlink as the default of an argument
 
     # -- where things are ---------------------------------------------------------------------------------------------
 
@@ -78,7 +80,9 @@ class ScratchLayer:
         shadow = self._folder + full
         if self._exists(shadow):
             return shadow
-        return self._folder + "/gone" + full if full in self._gone else path
+        if full in self._gone:
+            return self._folder + "/gone" + full
+        return path if self._cwd is None else full
 
     def _to_write(self, path: Any, copy: bool = False) -> Any:
         full = self._absolute(path)
@@ -117,6 +121,42 @@ class ScratchLayer:
 
         return function
 
+    def _listdir(self, path: Any = ".") -> list[Any]:
+        full = self._absolute(path)
+        if full is None:
+            return self._os_listdir(path)
+        names = [entry.name for entry in self._scandir(full)]
+        return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
+
+    def _scandir(self, path: Any = ".") -> Any:
+        """What is really there, less what was deleted, and what was written."""
+        full = self._absolute(path)
+        shadow = None if full is None else self._folder + full
+        if full is None or shadow is None or not (self._exists(shadow) or self._gone):
+            return self._os_scandir(path)
+        written = set(self._os_listdir(shadow)) if self._exists(shadow) else set()
+        hidden = written | {os.path.basename(gone) for gone in self._gone if os.path.dirname(gone) == full}
+        entries: list[Any] = [_Entry(os.fsdecode(path), name) for name in sorted(written)]
+        if full in self._gone or not self._exists(full):
+            return _Entries(entries) if self._exists(shadow) else self._os_scandir(self._folder + "/gone" + full)
+        with self._os_scandir(full if self._cwd is not None else path) as real:
+            entries += [entry for entry in real if os.fsdecode(entry.name) not in hidden]
+        return _Entries(entries)
+
+    def _chdir(self, path: Any) -> None:
+        full = self._absolute(path)
+        if full is None:
+            self._os_chdir(path)
+        elif full not in self._gone and self._exists(full):
+            self._os_chdir(full)
+            full = None
+        else:
+            self._os_chdir(self._folder + full)
+        self._cwd = full
+
+    def _getcwd(self) -> str:
+        return self._cwd or self._os_getcwd()
+
     def _creating(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def function(path: Any, *args: Any, **kwargs: Any) -> Any:
             full = self._absolute(path)
@@ -152,3 +192,50 @@ class ScratchLayer:
             return result
 
         return function
+
+
+class _Entry(os.PathLike[str]):
+    """What `os.scandir` says of a file that the program wrote."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.name, self.path = name, os.path.join(folder, name)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+    def inode(self) -> int:
+        return self.stat(follow_symlinks=False).st_ino
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return stat.S_ISDIR(self.stat(follow_symlinks=follow_symlinks).st_mode)
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return stat.S_ISREG(self.stat(follow_symlinks=follow_symlinks).st_mode)
+
+    def is_symlink(self) -> bool:
+        return stat.S_ISLNK(self.stat(follow_symlinks=False).st_mode)
+
+
+class _Entries:
+    """An iterator over entries that can be closed, as that of `os.scandir`."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self._entries: Iterator[Any] = iter(entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._entries)
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._entries = iter(())

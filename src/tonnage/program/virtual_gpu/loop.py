@@ -28,6 +28,7 @@ _AFTERMATH_SECONDS = 15.0
 _LOOK_AHEAD_SECONDS = (0.25, 2.0)
 # A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
 _MOST_BACKWARDS = 64
+_MOST_REPLAYS = 64
 
 
 class EnoughSeen(BaseException):
@@ -54,6 +55,7 @@ class Loop:
         self._look_ahead_until: float | None = None
         self._counted: set[int] = set()
         self.parameter_count = 0
+        self._replays = 0
 
     def install(self) -> None:
         optimizer = torch.optim.Optimizer
@@ -94,6 +96,13 @@ class Loop:
             self.recorder.warn("no optimizer step was seen; gradients only")
             raise EnoughSeen
 
+    def after_replay(self) -> None:
+        """A CUDA graph was replayed: its capture has shown what a turn needs, but nobody sees its turns."""
+        self._replays += 1
+        self.recorder.warn("CUDA graphs: the captured run was followed once, replays were not")
+        if self._replays >= _MOST_REPLAYS:
+            raise EnoughSeen
+
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self.enough and self._look_ahead_until is None:
             raise EnoughSeen
@@ -116,12 +125,22 @@ class Loop:
 
     def _turns(self) -> int:
         """Full turns: each optimizer that takes part has stepped that often. One that never steps is waited for, but not
-        for ever: some programs make more optimizers than they use."""
+        for ever: some programs make more optimizers than they use. One that only wraps others never steps itself."""
         counts = list(self._optimizers.values())
+        if 0 in counts and any(counts):
+            counts = self._counts_without_wrappers()
         busiest = max(counts, default=0)
         if busiest < 4 * self.wanted:
             return min(counts, default=0)
         return min((count for count in counts if count), default=0)
+
+    def _counts_without_wrappers(self) -> list[int]:
+        stepped = {id(p) for optimizer, count in self._optimizers.items() if count for p in _parameters(optimizer)}
+        return [
+            count
+            for optimizer, count in self._optimizers.items()
+            if count or not all(id(p) in stepped for p in _parameters(optimizer))
+        ]
 
     def _after_update(self) -> None:
         if not self._optimizers and self.backwards:
@@ -194,7 +213,7 @@ class Loop:
         for parameter in module._parameters.values():
             if parameter is not None and id(parameter) not in self._counted:
                 self._counted.add(id(parameter))
-                self.parameter_count += parameter.numel()
+                self.parameter_count += int(parameter.numel())  # a tensor while `torch.jit.trace` is watching
 
     def _tag_state(self, optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values():

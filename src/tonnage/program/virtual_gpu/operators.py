@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
 from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
@@ -53,6 +53,7 @@ class _Info:
 
     __slots__ = (
         "argument_names",
+        "collective",
         "composite",
         "fills_in_place",
         "mutates",
@@ -113,6 +114,8 @@ class OperatorMode(TorchDispatchMode):
         with torch._C.DisableTorchFunction():  # also asked from hooks in the user's code, where the device is pretended
             while functorch.is_functorch_wrapped_tensor(tensor):
                 tensor = functorch.get_unwrapped(tensor)
+            while is_traceable_wrapper_subclass(tensor):
+                tensor = getattr(tensor, tensor.__tensor_flatten__()[0][0])
             if not tensor.is_meta:
                 return None
             parts = (tensor,) if tensor.layout is torch.strided else _parts(tensor)
@@ -283,7 +286,7 @@ class OperatorMode(TorchDispatchMode):
             return
         if not outputs or not any(worth_knowing(t, info.name in _DATA_SOURCES) for t in outputs):
             return
-        value = rules.constant(info.name, outputs)
+        value = rules.constant(info.name, outputs, args)
         if value is None and not all(not t.is_meta or self.twins.knows(t.untyped_storage()._cdata) for t in inputs):
             value = rules.sample(info.name, func, args, kwargs)
         elif value is None and not info.name.startswith(("aten::empty", "aten::new_empty")):
@@ -397,6 +400,12 @@ def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tens
             yield from _tensors(value, {})
 
 
+def _takes_itself_apart(kind: type) -> bool:
+    """Is this a kind of tensor that wraps others (nested, distributed, quantised) and dispatches on its own?"""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
+
+
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if tensor.layout is torch.sparse_coo:
         return tensor._indices(), tensor._values()
@@ -438,8 +447,9 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
     layout = _LAYOUTS[_layout(tensor)]
-    strides = tuple(tensor.stride()) if layout == "strided" else ()
-    return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), layout, strides)
+    strides = tuple(map(int, tensor.stride())) if layout == "strided" else ()
+    # Not yet integers while `torch.jit.trace` is watching.
+    return TensorSpec(tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch."), layout, strides)
 
 
 def _plain(value: Any) -> Attribute:

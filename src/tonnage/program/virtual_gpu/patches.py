@@ -16,10 +16,12 @@ import torch
 from torch.utils import data
 
 from tonnage.program.batch_size import BatchSize
+from tonnage.program.virtual_gpu import host
 from tonnage.program.virtual_gpu.device import DeviceMode
 from tonnage.program.virtual_gpu.errors import Unsupported
 from tonnage.program.virtual_gpu.loop import Loop
 from tonnage.program.virtual_gpu.recorder import Recorder
+from tonnage.program.virtual_gpu.saved_files import bytes_of
 
 
 def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) -> None:
@@ -30,9 +32,15 @@ def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) 
     torch.set_default_device = mode.set_default_device
     torch.get_default_device = lambda: mode.default_device or torch.device("cpu")
     _no_compilation(recorder)
-    _storage(recorder)
+    if importlib.util.find_spec("safetensors"):
+        _storage_of_safetensors(recorder)
     _no_extensions()
-    _load_to_host()
+    _saved_tensors_hooks(mode)
+    _one_gpu_in_parallel()
+    _plain_traces()
+    _numbered_devices()
+    _quick_initialisation()
+    _fused_flex_attention()
     _data_loading(loop, batch)
 
 
@@ -50,6 +58,98 @@ def _keep_mode_in_backward(mode: DeviceMode, loop: Loop) -> None:
 
     autograd: Any = torch.autograd
     graph._engine_run_backward = autograd._engine_run_backward = run
+
+
+def _saved_tensors_hooks(mode: DeviceMode) -> None:
+    """They are called from inside torch functions, where the mode is off, and move tensors to the host and back."""
+    hooks: Any = torch.autograd.graph.saved_tensors_hooks
+    original = hooks.__init__
+
+    def with_mode(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(hook)
+        def run(value: Any) -> Any:
+            if mode in torch.overrides._get_current_function_mode_stack():
+                return hook(value)
+            with mode:
+                return hook(value)
+
+        return run
+
+    def init(self: Any, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
+        original(self, with_mode(pack_hook), with_mode(unpack_hook))
+
+    hooks.__init__ = init
+
+
+def _one_gpu_in_parallel() -> None:
+    """`nn.DataParallel` on one GPU scatters to it, gathers from it, and copies nothing that is there already."""
+    core: Any = torch._C
+    core._scatter = lambda tensor, *_: [tensor.to("cuda")]
+    core._gather = lambda tensors, dim, destination: torch.cat(list(tensors), dim)  # noqa: ARG005
+    core._broadcast = lambda tensor, devices: [tensor.to("cuda") for _ in devices]
+    core._broadcast_coalesced = lambda tensors, devices, size: [[t.to("cuda") for t in tensors] for _ in devices]  # noqa: ARG005
+    torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]  # noqa: ARG005
+
+
+def _numbered_devices() -> None:
+    """`module.to(0)` asks the build of torch for its accelerator."""
+    functions: Any = torch._C._nn
+    parse = functions._parse_to
+
+    def parse_to(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is int:
+            args = (torch.device("cuda", args[0]), *args[1:])
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        return parse(*args, **kwargs)
+
+    functions._parse_to = parse_to
+
+
+def _quick_initialisation() -> None:
+    """Truncated normal numbers are drawn until all fit; where none are drawn (see `host`), that would be for ever."""
+    module: Any = torch.nn.init
+    original = module._no_grad_trunc_normal_
+
+    @functools.wraps(original)
+    def trunc_normal(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return tensor if tensor.numel() >= host.LARGE else original(tensor, *args, **kwargs)
+
+    module._no_grad_trunc_normal_ = trunc_normal
+
+
+def _fused_flex_attention() -> None:
+    """Flex attention is compiled to a fused kernel, which needs the memory of the other fused kernels."""
+
+    def flex_attention(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any = None, block_mask: Any = None,
+        scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False, *args: Any, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        _ = score_mod, block_mask, args
+        attention = torch.nn.functional.scaled_dot_product_attention
+        output = attention(query, key, value, scale=scale, enable_gqa=enable_gqa)
+        sums = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device) if return_lse else None
+        if kwargs.get("return_aux") is not None:
+            auxiliary: Any = importlib.import_module("torch.nn.attention.flex_attention")
+            wants = kwargs["return_aux"]
+            lse = torch.empty(query.shape[:-1], dtype=torch.float32, device=query.device)
+            return output, auxiliary.AuxOutput(
+                lse=lse if wants.lse else None, max_scores=torch.empty_like(lse) if wants.max_scores else None
+            )
+        return (output, sums) if return_lse else output
+
+    sys.meta_path.insert(0, _Replaced("torch.nn.attention.flex_attention", {"flex_attention": flex_attention}))
+
+
+def _plain_traces() -> None:
+    """`torch.jit.trace` compares two traces; on the virtual GPU constants may differ. Exporting needs torch undisguised."""
+    trace = torch.jit.trace
+
+    @functools.wraps(trace)
+    def without_check(*args: Any, **kwargs: Any) -> Any:
+        return trace(*args, **{**kwargs, "check_trace": False})
+
+    torch.jit.trace = without_check
 
 
 def _checkpoints_compare_shapes() -> None:
@@ -106,6 +206,17 @@ def without_compiler() -> None:
     torch._C._cuda_getCurrentRawStream = lambda device: 0  # type: ignore[attr-defined]
 
 
+def quick_checks() -> None:
+    """`torch._check` imports symbolic algebra, half a second of it, to look at a plain boolean."""
+    original = torch._check_with
+
+    def check(error_type: Any, cond: Any, message: Any) -> None:
+        if cond is not True:
+            original(error_type, cond, message)
+
+    torch._check_with = check
+
+
 class _CompilerStandIn(types.ModuleType):
     """What torch itself calls of its compiler when nothing is compiled."""
 
@@ -124,28 +235,13 @@ class _CompilerStandIn(types.ModuleType):
         return getattr(importlib.import_module("torch._dynamo"), name)
 
 
-def _storage(recorder: Recorder) -> None:
-    """`torch.save` writes nothing; its bytes are counted."""
-
-    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ARG001
-        with torch._C.DisableTorchFunction():
-            recorder.storage_bytes = max(recorder.storage_bytes, _bytes_of(obj, set()))
-        recorder.checkpoints += 1
-        if isinstance(f, str | os.PathLike):
-            open(f, "wb").close()  # goes to the scratch layer: later code may look for the file
-
-    torch.save = save
-    if importlib.util.find_spec("safetensors"):
-        _storage_of_safetensors(recorder)
-
-
 def _storage_of_safetensors(recorder: Recorder) -> None:
     """Its files are written by compiled code, past the scratch layer."""
     module: Any = importlib.import_module("safetensors.torch")
 
     def save_file(tensors: dict[str, torch.Tensor], filename: Any, metadata: Any = None) -> None:  # noqa: ARG001
         with torch._C.DisableTorchFunction():
-            recorder.storage_bytes = max(recorder.storage_bytes, _bytes_of(tensors, set()))
+            recorder.storage_bytes = max(recorder.storage_bytes, bytes_of(tensors, set()))
         recorder.checkpoints += 1
         open(filename, "wb").close()
 
@@ -173,51 +269,15 @@ class _Replaced(importlib.abc.MetaPathFinder):
         if name != self._name:
             return None
         sys.meta_path.remove(self)
-        vars(importlib.import_module(name)).update(self._functions)
-        return importlib.util.find_spec(name)
+        loader: Any = getattr(spec := importlib.util.find_spec(name), "loader", None)
+        original = loader.exec_module
 
+        def run(module: types.ModuleType) -> None:
+            original(module)
+            vars(module).update(self._functions)
 
-def _bytes_of(value: Any, seen: set[int]) -> int:
-    """Bytes of all distinct storages that a pickle of this value would hold."""
-    if id(value) in seen:
-        return 0
-    seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        key = value.untyped_storage()._cdata
-        if key in seen:
-            return 0
-        seen.add(key)
-        return value.untyped_storage().nbytes()
-    if isinstance(value, torch.nn.Module):
-        return _bytes_of(dict(value.state_dict()), seen)
-    if isinstance(value, dict):
-        return sum(_bytes_of(v, seen) for v in value.values())
-    if isinstance(value, list | tuple | set):
-        return sum(_bytes_of(v, seen) for v in value)
-    return 0
-
-
-def _load_to_host() -> None:
-    original = torch.load
-
-    def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
-        target = map_location
-        loaded = original(f, map_location="cpu", **kwargs)
-        if target is None or not str(target).startswith("cuda"):
-            return loaded
-        return _moved(loaded)
-
-    torch.load = load
-
-
-def _moved(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to("cuda")
-    if isinstance(value, dict):
-        return type(value)((k, _moved(v)) for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return type(value)(_moved(v) for v in value)
-    return value
+        loader.exec_module = run
+        return spec
 
 
 def _data_loading(loop: Loop, batch: BatchSize) -> None:
