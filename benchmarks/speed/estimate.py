@@ -114,6 +114,8 @@ def with_memtracker(name: str) -> float:
 
 
 def with_tonnage(name: str, steps: int) -> float:
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (meta kernels import it late, FakeTensorMode at once)
+
     from tonnage.estimate.estimator import estimate_trace
     from tonnage.hardware import all_gpus, find_gpu
     from tonnage.program.capture import pretended

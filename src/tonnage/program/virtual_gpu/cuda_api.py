@@ -66,8 +66,10 @@ class Event:
 class CudaGraph:
     """A CUDA graph: what is captured runs once, eagerly; replays need the memory of the capture and nothing more."""
 
-    def __init__(self, on_replay: Callable[[], None]) -> None:
-        self._on_replay = on_replay
+    on_replay: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _ = args, kwargs
 
     def capture_begin(self, *args: Any, **kwargs: Any) -> None:
         return
@@ -75,7 +77,7 @@ class CudaGraph:
     capture_end = reset = enable_debug_mode = debug_dump = instantiate = register_generator_state = capture_begin
 
     def replay(self) -> None:
-        self._on_replay()
+        type(self).on_replay()
 
     def pool(self) -> tuple[int, int]:
         return (0, 1)
@@ -86,7 +88,7 @@ class CudaApi:
 
     def __init__(self, recorder: Recorder, gpu: dict[str, Any], on_replay: Callable[[], None] = lambda: None) -> None:
         self._recorder = recorder
-        self._on_replay = on_replay
+        CudaGraph.on_replay = staticmethod(on_replay)
         self._gpu = gpu
         self._stream = Stream()
         self._generator_state = torch.get_rng_state()
@@ -130,7 +132,7 @@ class CudaApi:
         cuda.device_of = _NoDevice
         cuda._DeviceGuard = _NoDevice
         cuda._device = _NoDevice
-        cuda.CUDAGraph = lambda *args, **kwargs: CudaGraph(self._on_replay)  # noqa: ARG005
+        cuda.CUDAGraph = cuda.graphs.CUDAGraph = CudaGraph  # noqa: ARG005
         cuda.graph = cuda.graphs.graph = _Region
         cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = lambda: (0, 1)
         cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = lambda callables, *args, **kwargs: callables  # noqa: ARG005
@@ -177,8 +179,12 @@ class CudaApi:
         accelerator.get_memory_info = cuda.mem_get_info
         core: Any = torch._C
         core._accelerator_getAccelerator = _always(torch.device("cuda"))
-        core._accelerator_getDeviceIndex = core._accelerator_exchangeDevice = core._accelerator_maybeExchangeDevice = _always(0)
-        core._accelerator_setDeviceIndex = core._accelerator_setStream = core._accelerator_synchronizeDevice = _always(None)
+        core._accelerator_getDeviceIndex = core._accelerator_exchangeDevice = core._accelerator_maybeExchangeDevice = (
+            _always(0)
+        )
+        core._accelerator_setDeviceIndex = core._accelerator_setStream = core._accelerator_synchronizeDevice = _always(
+            None
+        )
         core._accelerator_getStream = _always(self._stream)
         generic: Any = torch
         generic.Stream, generic.Event = Stream, Event

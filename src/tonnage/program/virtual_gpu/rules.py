@@ -57,7 +57,14 @@ def _adds_no_type(left: torch.Tensor, right: Any) -> bool:
         return isinstance(right, int | float)
     if right.dim() == 0 and left.dim() > 0:
         return not right.is_complex()
-    return right.is_meta and left.shape == right.shape and left.dtype == right.dtype and left.stride() == right.stride()
+    if not right.is_meta or left.dtype != right.dtype:
+        return False
+    if left.shape == right.shape:
+        return left.stride() == right.stride()
+    spreads = right.dim() <= left.dim() and all(
+        size in (1, whole) for size, whole in zip(reversed(right.shape), reversed(left.shape), strict=False)
+    )
+    return spreads and left.is_contiguous()
 
 
 @rule(
@@ -105,7 +112,9 @@ for _name, _position in _LIKE_ARGUMENT.items():
 @rule(aten.addmm.default)
 def _addmm(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     bias, left, right = args[:3]
-    plain = left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and bias.dtype == left.dtype == right.dtype
+    plain = (
+        left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and bias.dtype == left.dtype == right.dtype
+    )
     if not plain or bias.shape != right.shape[1:]:
         return func(*args, **kwargs)
     return torch.empty((left.shape[0], right.shape[1]), dtype=left.dtype, device="meta")
@@ -181,7 +190,31 @@ def _stored(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
 
 @rule(aten.convolution.default)
 def _convolution(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:  # noqa: ARG001
-    return _stored(func(*args, **kwargs), _channels_last(args[0], args[1]))
+    tensor, weight, _, stride, padding, dilation, transposed, output_padding, groups = args
+    if tensor.dim() != weight.dim():
+        return _stored(func(*args, **kwargs), _channels_last(tensor, weight))  # no batch, or an error that torch words
+    spatial = zip(
+        tensor.shape[2:], weight.shape[2:], *map(_each(tensor.dim() - 2), (stride, padding, dilation)), strict=True
+    )
+    if transposed:
+        extra = _each(tensor.dim() - 2)(output_padding)
+        sizes = [(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for (n, k, s, p, d), e in zip(spatial, extra, strict=True)]
+        shape = (tensor.shape[0], weight.shape[1] * groups, *sizes)
+    else:
+        shape = (
+            tensor.shape[0],
+            weight.shape[0],
+            *((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in spatial),
+        )
+    fits = tensor.shape[1] == weight.shape[0 if transposed else 1] * (1 if transposed else groups) and min(shape) > 0
+    if not fits or tensor.dtype != weight.dtype:
+        return func(*args, **kwargs)  # type: ignore[no-any-return]  # raises what CUDA would raise
+    return _stored(torch.empty(shape, dtype=tensor.dtype, device="meta"), _channels_last(tensor, weight))
+
+
+def _each(dims: int) -> Callable[[Sequence[int]], Sequence[int]]:
+    """A setting for every spatial dimension; torch allows one for all."""
+    return lambda setting: list(setting) * dims if len(setting) == 1 else setting
 
 
 @rule(aten.convolution_backward.default, splits=True)

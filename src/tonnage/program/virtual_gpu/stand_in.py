@@ -70,7 +70,9 @@ def _sparse_numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
     if known is None:  # all different, as far as there is room
         sizes = tensor.shape[: tensor.sparse_dim()]
         flat = torch.arange(indices.shape[1]) % max(prod(sizes), 1)
-        known = torch.stack(torch.unravel_index(flat, sizes)) if sizes else indices.new_zeros(indices.shape, device="cpu")
+        known = (
+            torch.stack(torch.unravel_index(flat, sizes)) if sizes else indices.new_zeros(indices.shape, device="cpu")
+        )
     return torch.sparse_coo_tensor(
         known, torch.ones(values.shape, dtype=values.dtype), tensor.shape, is_coalesced=tensor.is_coalesced()
     )
