@@ -19,7 +19,8 @@ _COLOURS = {
 
 
 def print_report(report: Report) -> None:
-    console = Console(file=sys.stdout, highlight=False)
+    # A pipe has no width: give the table room instead of cutting it at 80 columns.
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 160)
     console.print(_headline(report))
     if report.estimates:
         console.print(_peak(_reference(report)))

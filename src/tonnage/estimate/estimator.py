@@ -98,7 +98,8 @@ class Estimator:
         points = _thin_out(table.sum(axis=1), peak)
         events = np.array(requests.events)[points]
         calls = np.searchsorted(np.flatnonzero(self.trace.event_kind == Event.CALL), events)
-        phases = self.trace.call_phase[np.minimum(calls, len(self.trace.call_phase) - 1)]
+        known = self.trace.call_phase if len(self.trace.call_phase) else np.array([Phase.SETUP])
+        phases = known[np.minimum(calls, len(known) - 1)]
         ends = np.flatnonzero(self.trace.event_kind == Event.STEP)
         return MemoryCurve(
             gpu=gpu.name,
@@ -161,11 +162,12 @@ def _moment(requests: Requests, replay: Replay) -> OutOfMemoryMoment:
     trace, position = requests.trace, replay.out_of_memory_at or 0
     event = requests.events[position]
     call = min(requests.call_of(max(requests.order[position], 0)), len(trace.call_operator) - 1)
+    is_known = call >= 0  # a trace may have no calls at all
     return OutOfMemoryMoment(
         step=int(np.count_nonzero(trace.event_kind[:event] == Event.STEP)) + 1,
-        phase=Phase(int(trace.call_phase[call])).name.lower(),
-        operator=trace.operators[trace.call_operator[call]].name,
-        module=trace.modules[trace.call_module[call]],
+        phase=Phase(int(trace.call_phase[call]) if is_known else Phase.SETUP).name.lower(),
+        operator=trace.operators[trace.call_operator[call]].name if is_known else "",
+        module=trace.modules[trace.call_module[call]] if is_known else "",
         requested_bytes=replay.out_of_memory_request_bytes or 0,
         allocated_bytes=replay.allocated_bytes,
         reserved_bytes=replay.reserved_bytes,

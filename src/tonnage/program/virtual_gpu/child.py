@@ -107,24 +107,45 @@ class VirtualGpu:
 
 
 def main() -> None:
-    request = json.loads(Path(sys.argv[1]).read_text())
+    path = sys.argv[1]
+    request = json.loads(Path(path).read_text())
     folder = Path(request["folder"])
     try:
         virtual = VirtualGpu(request["steps"], request["gpu"], BatchSize(request["batch"], request["batch_option"]))
+        virtual.loop.on_deaf = lambda: _leave(virtual, request)
         ScratchLayer(folder).install()
         _follow(virtual, request)
-        failures.check(virtual, request)
-        write_trace(virtual.recorder.trace(virtual.origin(request)), folder / "result.trace")
+        _leave(virtual, request)
     except BaseException as error:  # whatever it was, it is told in one sentence
+        _begin_again_as_launched(error, path)
         message, hint = failures.explain(error, request)
         (folder / "failure.json").write_text(json.dumps({"message": message, "hint": hint}))
         if not isinstance(error, failures.Refusal):
             import traceback
 
             traceback.print_exc()
+    _exit()
+
+
+def _leave(virtual: VirtualGpu, request: dict[str, Any]) -> None:
+    """Write the trace and go, wherever the program is."""
+    failures.check(virtual, request)
+    write_trace(virtual.recorder.trace(virtual.origin(request)), Path(request["folder"], "result.trace"))
+    _exit()
+
+
+def _exit() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # no clean-up of the program may keep the process alive
+
+
+def _begin_again_as_launched(error: BaseException, path: str) -> None:
+    """A program that asks for its rank without checking expects to be started by torchrun: as one of one, then."""
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if missing in distributed.LAUNCHER_VARIABLES and missing not in os.environ:
+        environment = {**distributed.LAUNCHER_VARIABLES, **os.environ}
+        os.execve(sys.executable, [sys.executable, "-m", "tonnage.program.virtual_gpu.child", path], environment)
 
 
 def _follow(virtual: VirtualGpu, request: dict[str, Any]) -> None:

@@ -132,7 +132,7 @@ class CudaApi:
         cuda.device_of = _NoDevice
         cuda._DeviceGuard = _NoDevice
         cuda._device = _NoDevice
-        cuda.CUDAGraph = cuda.graphs.CUDAGraph = CudaGraph  # noqa: ARG005
+        cuda.CUDAGraph = cuda.graphs.CUDAGraph = CudaGraph
         cuda.graph = cuda.graphs.graph = _Region
         cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = lambda: (0, 1)
         cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = lambda callables, *args, **kwargs: callables  # noqa: ARG005
@@ -178,7 +178,7 @@ class CudaApi:
             setattr(accelerator, name, getattr(cuda, name))
         accelerator.get_memory_info = cuda.mem_get_info
         core: Any = torch._C
-        core._accelerator_getAccelerator = _always(torch.device("cuda"))
+        core._accelerator_getAccelerator = core._get_accelerator = _always(torch.device("cuda"))
         core._accelerator_getDeviceIndex = core._accelerator_exchangeDevice = core._accelerator_maybeExchangeDevice = (
             _always(0)
         )

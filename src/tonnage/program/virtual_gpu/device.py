@@ -198,6 +198,12 @@ def _to(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     return func(tensor, *rest, **kwargs)
 
 
+@handles(torch._C._nn._parse_to)
+def _parse_to(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    """`module.to(device=...)` only reads its arguments here; the device is translated for each tensor."""
+    return func(*args, **kwargs)
+
+
 @handles(torch.Tensor.cuda)
 def _cuda(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     return args[0].to(META, memory_format=kwargs.get("memory_format", torch.preserve_format))
@@ -320,6 +326,34 @@ def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str,
     mode.operators.note_read(args[0])
     left, right = (mode.operators.twins.value(t) if mode.is_virtual(t) else t for t in args[:2])
     return left is not None and right is not None and bool(func(left, right, *args[2:], **kwargs))
+
+
+_TENSOR: Any = torch._C.TensorBase
+_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+
+
+@handles(
+    *(getattr(place, name) for place in (torch, torch.Tensor) for name in _COMPARISONS), _TENSOR.__eq__, _TENSOR.__ne__
+)
+def _compare_numbers(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """`if loss > limit`: outside the model it is decided by the value that `.item()` would have given."""
+    result = func(*args, **kwargs)
+    twins = mode.operators.twins
+    if mode.operators.modules.depth or not mode.is_virtual(result) or result.numel() != 1:
+        return result
+    if torch._C._functorch.is_functorch_wrapped_tensor(result):  # inside `vmap` there are no branches
+        return result
+    if twins.value(result) is None:
+        sides = [_plausible(mode, side) for side in (*args, *kwargs.values())]
+        twins.learn(result, torch.as_tensor(func(*sides)).reshape(result.shape))
+    return result
+
+
+def _plausible(mode: DeviceMode, value: Any) -> Any:
+    if not mode.is_virtual(value):
+        return value
+    known = mode.operators.twins.value(value)
+    return torch.ones(value.shape, dtype=value.dtype) if known is None else known
 
 
 @handles(torch.Tensor.__deepcopy__)

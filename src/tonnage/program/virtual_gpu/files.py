@@ -26,7 +26,7 @@ class ScratchLayer:
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder / "scratch")
         self._free_to_use = (*_PASS_THROUGH, str(folder) + os.sep)
-        os.mkdir(self._folder)
+        os.makedirs(self._folder, exist_ok=True)
         self._gone: set[str] = set()
         self._os_stat, self._os_mkdir, self._os_open = os.stat, os.mkdir, os.open
         self._os_listdir, self._os_scandir, self._os_chdir = os.listdir, os.scandir, os.chdir

@@ -12,10 +12,12 @@ import signal
 import threading
 import time
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tonnage.program.trace import Category
@@ -29,6 +31,7 @@ _LOOK_AHEAD_SECONDS = (0.25, 2.0)
 # A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
 _MOST_BACKWARDS = 64
 _MOST_REPLAYS = 64
+_MOST_STOPS = 2
 
 
 class EnoughSeen(BaseException):
@@ -56,6 +59,8 @@ class Loop:
         self._counted: set[int] = set()
         self.parameter_count = 0
         self._replays = 0
+        self._stops = 0
+        self.on_deaf: Callable[[], None] = lambda: None
 
     def install(self) -> None:
         optimizer = torch.optim.Optimizer
@@ -81,6 +86,13 @@ class Loop:
     def enough(self) -> bool:
         return self.recorder.steps >= self.wanted
 
+    def stop(self) -> NoReturn:
+        """End the program. One that catches everything and goes on is not asked a third time."""
+        self._stops += 1
+        if self._stops > _MOST_STOPS:
+            self.on_deaf()
+        raise EnoughSeen
+
     def batches(self) -> Allowance:
         """How many batches a data loader that starts now may give."""
         allowance = Allowance(self)
@@ -94,18 +106,18 @@ class Loop:
         self.backwards += 1
         if self.backwards >= _MOST_BACKWARDS * self.wanted and self.recorder.steps == 0:
             self.recorder.warn("no optimizer step was seen; gradients only")
-            raise EnoughSeen
+            self.stop()
 
     def after_replay(self) -> None:
         """A CUDA graph was replayed: its capture has shown what a turn needs, but nobody sees its turns."""
         self._replays += 1
         self.recorder.warn("CUDA graphs: the captured run was followed once, replays were not")
         if self._replays >= _MOST_REPLAYS:
-            raise EnoughSeen
+            self.stop()
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if self.enough and self._look_ahead_until is None:
-            raise EnoughSeen
+            self.stop()
         self._depth += 1
         self.operators.in_optimizer = True
         for parameter in _parameters(optimizer):
@@ -170,7 +182,7 @@ class Loop:
             self.recorder.mark()
         elif now > self._look_ahead_until:
             self.recorder.rewind()
-            raise EnoughSeen
+            self.stop()
 
     def _limit_aftermath(self) -> None:
         if threading.current_thread() is threading.main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0:
@@ -186,7 +198,7 @@ class Loop:
     def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002  (the hook's signature)
         self._began = self._began or time.monotonic()
         if self.enough and self._look_ahead_until is None and module.training and torch.is_grad_enabled():
-            raise EnoughSeen  # the next epoch begins
+            self.stop()  # the next epoch begins
         if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
             self._updated_by_hand = False
             self._end_turn()
@@ -211,7 +223,7 @@ class Loop:
         for tensor in (*module._parameters.values(), *module._buffers.values()):
             self.operators.tag(tensor, Category.PARAMETERS)
         for parameter in module._parameters.values():
-            if parameter is not None and id(parameter) not in self._counted:
+            if parameter is not None and id(parameter) not in self._counted and not is_lazy(parameter):
                 self._counted.add(id(parameter))
                 self.parameter_count += int(parameter.numel())  # a tensor while `torch.jit.trace` is watching
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
@@ -17,6 +18,7 @@ from tonnage.program.virtual_gpu.values import Twins, worth_knowing
 
 aten = torch.ops.aten
 functorch: Any = torch._C._functorch
+_LAZY = (UninitializedParameter, UninitializedBuffer)  # have no shape yet
 _LAYOUTS = ("contiguous", "channels_last", "strided")
 # Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
 _MIXES_DEVICES = (
@@ -140,6 +142,8 @@ class OperatorMode(TorchDispatchMode):
     # -- the dispatch itself ------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if types and any(_takes_itself_apart(kind) for kind in types):
+            return NotImplemented  # comes back with the tensors inside
         with torch._C.DisableTorchFunction():
             return self._dispatch(func, args, kwargs or {})
 
@@ -337,6 +341,8 @@ class OperatorMode(TorchDispatchMode):
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def _note_copy(self, info: _Info, inputs: list[torch.Tensor], outputs: list[torch.Tensor], module: int) -> None:
+        if not inputs:
+            return
         source = inputs[0] if info.name == "aten::_to_copy" else inputs[-1]
         if source.device.type == "cpu":
             self.note_transfer(H2D, source, module)
@@ -392,10 +398,10 @@ def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tens
     """All tensors among the arguments; of a sparse tensor, those that it is made of."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
-            if value.layout is torch.strided:
-                yield value
-            else:
+            if value.layout is not torch.strided:
                 yield from _parts(value)
+            elif value.__class__ not in _LAZY:
+                yield value
         elif isinstance(value, list | tuple):
             yield from _tensors(value, {})
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.utils import data
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tonnage.program.batch_size import BatchSize
 from tonnage.program.virtual_gpu import host
@@ -37,10 +38,11 @@ def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) 
     _no_extensions()
     _saved_tensors_hooks(mode)
     _one_gpu_in_parallel()
-    _plain_traces()
+    _plain_traces(mode)
     _numbered_devices()
     _quick_initialisation()
     _fused_flex_attention()
+    _unsharded()
     _data_loading(loop, batch)
 
 
@@ -138,11 +140,49 @@ def _fused_flex_attention() -> None:
             )
         return (output, sums) if return_lse else output
 
-    sys.meta_path.insert(0, _Replaced("torch.nn.attention.flex_attention", {"flex_attention": flex_attention}))
+    _replace("torch.nn.attention.flex_attention", {"flex_attention": lambda original: flex_attention})  # noqa: ARG005
 
 
-def _plain_traces() -> None:
+def _unsharded() -> None:
+    """`fully_shard` makes distributed tensors, which do not mix with meta tensors. One process has nothing to shard."""
+
+    def fully_shard(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            raise Unsupported("fully_shard over several GPUs cannot be followed; FullyShardedDataParallel can")
+        for one in module if isinstance(module, list) else [module]:
+            one.__class__ = type(f"FSDP{type(one).__name__}", (_Unsharded, type(one)), {})
+        return module
+
+    _replace("torch.distributed.fsdp", {"fully_shard": lambda original: fully_shard})  # noqa: ARG005
+
+
+class _Unsharded:
+    """The methods that `fully_shard` adds to a module."""
+
+    def _nothing(self, *args: Any, **kwargs: Any) -> None:
+        return
+
+    unshard = reshard = set_modules_to_forward_prefetch = set_modules_to_backward_prefetch = _nothing
+    set_requires_gradient_sync = set_requires_all_reduce = set_reshard_after_backward = set_is_last_backward = _nothing
+    set_unshard_in_backward = set_reduce_scatter_divide_factor = set_post_optim_event = _nothing
+
+
+def _plain_traces(mode: DeviceMode) -> None:
     """`torch.jit.trace` compares two traces; on the virtual GPU constants may differ. Exporting needs torch undisguised."""
+
+    def undisguised(original: Any) -> Any:
+        @functools.wraps(original)
+        def export(*args: Any, **kwargs: Any) -> Any:
+            mode.__exit__(None, None, None)
+            try:
+                with _disable_current_modes():
+                    return original(*args, **kwargs)
+            finally:
+                mode.__enter__()
+
+        return export
+
+    _replace("torch.export", {"export": undisguised})
     trace = torch.jit.trace
 
     @functools.wraps(trace)
@@ -254,14 +294,23 @@ def _no_extensions() -> None:
     def refuse(name: str = "", *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
         raise Unsupported(f"the custom CUDA extension {name!r} cannot run on the virtual GPU")
 
-    finder = _Replaced("torch.utils.cpp_extension", {"load": refuse, "load_inline": refuse})
-    sys.meta_path.insert(0, finder)
+    _replace("torch.utils.cpp_extension", dict.fromkeys(("load", "load_inline"), lambda original: refuse))  # noqa: ARG005
+
+
+def _replace(name: str, functions: dict[str, Callable[[Any], Any]]) -> None:
+    """Replace functions of a module now, or as soon as the program imports it. Each is made from what it replaces."""
+    module = sys.modules.get(name)
+    if module is None:
+        sys.meta_path.insert(0, _Replaced(name, functions))
+        return
+    for function, make in functions.items():
+        setattr(module, function, make(getattr(module, function, None)))
 
 
 class _Replaced(importlib.abc.MetaPathFinder):
     """Replaces functions of a module when, and only if, the program imports it."""
 
-    def __init__(self, name: str, functions: dict[str, Any]) -> None:
+    def __init__(self, name: str, functions: dict[str, Callable[[Any], Any]]) -> None:
         self._name = name
         self._functions = functions
 
@@ -274,7 +323,7 @@ class _Replaced(importlib.abc.MetaPathFinder):
 
         def run(module: types.ModuleType) -> None:
             original(module)
-            vars(module).update(self._functions)
+            _replace(self._name, self._functions)
 
         loader.exec_module = run
         return spec

@@ -29,7 +29,10 @@ class Twins:
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor's values, or None. The result shares memory with the twin."""
-        flat = self._flat.get(tensor.untyped_storage()._cdata)
+        try:
+            flat = self._flat.get(tensor.untyped_storage()._cdata)
+        except NotImplementedError:  # of a tensor inside `vmap` and the like
+            return None
         if flat is None:
             return None
         typed = flat.view(tensor.dtype) if flat.dtype != tensor.dtype else flat
