@@ -198,12 +198,6 @@ def _to(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     return func(tensor, *rest, **kwargs)
 
 
-@handles(torch._C._nn._parse_to)
-def _parse_to(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
-    """`module.to(device=...)` only reads its arguments here; the device is translated for each tensor."""
-    return func(*args, **kwargs)
-
-
 @handles(torch.Tensor.cuda)
 def _cuda(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     return args[0].to(META, memory_format=kwargs.get("memory_format", torch.preserve_format))

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tonnage.program.batch_size import BatchSize
 from tonnage.program.virtual_gpu import host
-from tonnage.program.virtual_gpu.device import DeviceMode
+from tonnage.program.virtual_gpu.device import DeviceMode, handles
 from tonnage.program.virtual_gpu.errors import Unsupported
 from tonnage.program.virtual_gpu.loop import Loop
 from tonnage.program.virtual_gpu.recorder import Recorder
@@ -106,6 +106,8 @@ def _numbered_devices() -> None:
         return parse(*args, **kwargs)
 
     functions._parse_to = parse_to
+    # torch hands the mode what it finds under the name; the device is translated later, for each tensor.
+    handles(parse_to)(lambda mode, func, args, kwargs: func(*args, **kwargs))
 
 
 def _quick_initialisation() -> None:
