@@ -132,13 +132,14 @@ def _most_telling(gpus: Sequence[Gpu]) -> Gpu:
 
 
 def _doubtful_bytes(trace: Trace, gpu: Gpu) -> int:
-    """A share of the largest workspace that a convolution takes: its size is cuDNN's choice, which is only modelled."""
-    sizes = [
+    """The largest workspace that cuDNN takes: its size is cuDNN's choice, which is only modelled."""
+    modelled = (*workspace.CONVOLUTIONS, "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
+    sizes = (
         sum(workspace.temporaries(operator, gpu, trace.origin))
         for operator in trace.operators
-        if operator.name in workspace.CONVOLUTIONS
-    ]
-    return max(sizes, default=0) // 8
+        if operator.name in modelled
+    )
+    return max(sizes, default=0)
 
 
 def _describe(requests: Requests, block: int) -> PeakTensor:

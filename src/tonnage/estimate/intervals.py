@@ -19,14 +19,13 @@ def around(value: int, share: float, slack_bytes: int, doubt_bytes: int, widen: 
 
 
 def allocated(value: int, doubt_bytes: int, widen: float) -> Interval:
-    return around(value, 0.002, 2 * MIB, doubt_bytes // 4, widen)
+    return around(value, 0.001, 2 * MIB, doubt_bytes // 32, widen)
 
 
 def reserved(value: int, doubt_bytes: int, widen: float) -> Interval:
-    return around(value, 0.015, 8 * MIB, doubt_bytes, widen)
+    return around(value, 0.01, 8 * MIB, doubt_bytes * 2 // 5, widen)
 
 
 def device(value: int, doubt_bytes: int, widen: float) -> Interval:
     """The high bound is meant for decisions: it is to hold in 99 of 100 runs."""
-    margin = int(widen * (value * 0.025 + 16 * MIB) + 2 * doubt_bytes)
-    return Interval(value, max(value - margin, 0), value + margin)
+    return around(value, 0.012, 12 * MIB, doubt_bytes * 9 // 5, widen)

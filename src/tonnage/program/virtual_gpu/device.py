@@ -90,11 +90,11 @@ class DeviceMode(TorchFunctionMode):
             return known.item()
         if tensor.numel() != 1:
             raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
-        return Unknown(1.0)
+        return True if tensor.dtype == torch.bool else Unknown(1.0)
 
     def truth(self, tensor: torch.Tensor) -> bool:
         value = self.scalar(tensor)
-        if isinstance(value, Unknown) and self.operators.modules.depth > 0:
+        if self.operators.modules.depth > 0 and self.operators.twins.value(tensor) is None:
             self.operators.recorder.warn(_ASSUMED)
             return False
         return bool(value)

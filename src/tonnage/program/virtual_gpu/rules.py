@@ -286,6 +286,8 @@ _FILLED = {
     "aten::new_full": 4,
 }  # fmt: skip
 _MOST_FILLED = 1 << 12
+# Programs check their numbers: all are valid, none is bad.
+_CHECKS = {"aten::all": True, "aten::any": False}
 _MOST_SAMPLED = 1 << 22
 
 
@@ -305,6 +307,9 @@ def constant(name: str, outputs: list[torch.Tensor], args: Sequence[Any] = ()) -
 
 def sample(name: str, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A plausible choice (routing, sampled token) where the operator chooses among numbers that nobody knows."""
+    if name in _CHECKS:
+        tensor = torch.full((1,), _CHECKS[name]).expand(args[0].shape)
+        return compute(func, (tensor, *args[1:]), kwargs)
     if name not in _CHOICES or args[0].numel() > _MOST_SAMPLED or not args[0].is_floating_point():
         return None
     return compute(func, (torch.rand(args[0].shape, dtype=torch.float32), *args[1:]), kwargs)
