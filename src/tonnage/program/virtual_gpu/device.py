@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ META = torch.device("meta")
 CPU = torch.device("cpu")
 Handler = Callable[["DeviceMode", Any, Sequence[Any], dict[str, Any]], Any]
 _HANDLERS: dict[Any, Handler] = {}
+_SIZED = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.arange}
 _ASSUMED = "a condition inside the model depends on values computed on the GPU; it was assumed to be false"
 
 
@@ -47,13 +49,26 @@ class DeviceMode(TorchFunctionMode):
         handler = _HANDLERS.get(func)
         if handler is not None:
             return handler(self, func, args, kwargs)
+        if func in _SIZED:
+            self._refuse_unknown_sizes(args)
         if self.default_device is not None and kwargs.get("device") is None and func in _device_constructors():
             kwargs = {**kwargs, "device": self.default_device}
         if kwargs.get("pin_memory"):  # no host memory can be pinned here
             kwargs = {**kwargs, "pin_memory": False}
-        if "device" in kwargs:
-            return self.with_device(func, args, kwargs)
-        return func(*args, **kwargs)
+        try:
+            return self.with_device(func, args, kwargs) if "device" in kwargs else func(*args, **kwargs)
+        except TypeError:  # torch wants a whole number
+            self._refuse_unknown_sizes(args)
+            raise
+
+    def _refuse_unknown_sizes(self, args: Sequence[Any]) -> None:
+        for value in args:
+            if isinstance(value, tuple | list):
+                self._refuse_unknown_sizes(value)
+            elif isinstance(value, Unknown):
+                operator.index(value)
+            elif self.is_virtual(value) and value.dim() == 0:
+                operator.index(self.scalar(value))
 
     def with_device(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         device = as_device(kwargs["device"])

@@ -27,7 +27,9 @@ from tonnage.program.virtual_gpu.operators import OperatorMode
 # Seconds for what follows the loop (evaluation, saving) once the loop itself has been seen.
 _AFTERMATH_SECONDS = 15.0
 # How long a loop without a data loader is followed beyond what is needed, to see whether it ends by itself.
-_LOOK_AHEAD_SECONDS = (0.25, 2.0)
+# Turns, because they make the answer the same each time; seconds, because nobody waits for a slow loop twice.
+_LOOK_AHEAD_TURNS = 3
+_LOOK_AHEAD_SECONDS = 3.0
 # A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
 _MOST_BACKWARDS = 64
 _MOST_REPLAYS = 64
@@ -54,7 +56,6 @@ class Loop:
         self._last_peak = 0
         self._quiet_calls = 0
         self._feeding: weakref.WeakSet[Allowance] = weakref.WeakSet()
-        self._began = 0.0
         self._look_ahead_until: float | None = None
         self._counted: set[int] = set()
         self.parameter_count = 0
@@ -177,10 +178,9 @@ class Loop:
         if any(allowance.drives_loop for allowance in self._feeding):
             self._limit_aftermath()
         elif self._look_ahead_until is None:
-            shortest, longest = _LOOK_AHEAD_SECONDS
-            self._look_ahead_until = now + min(max(now - self._began, shortest), longest)
+            self._look_ahead_until = now + _LOOK_AHEAD_SECONDS
             self.recorder.mark()
-        elif now > self._look_ahead_until:
+        elif now > self._look_ahead_until or self.recorder.steps >= (1 + _LOOK_AHEAD_TURNS) * self.wanted:
             self.recorder.rewind()
             self.stop()
 
@@ -196,7 +196,6 @@ class Loop:
     # -- forwards -----------------------------------------------------------------------------------------------------
 
     def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002  (the hook's signature)
-        self._began = self._began or time.monotonic()
         if self.enough and self._look_ahead_until is None and module.training and torch.is_grad_enabled():
             self.stop()  # the next epoch begins
         if self._updated_by_hand and torch._C._current_graph_task_id() == -1:

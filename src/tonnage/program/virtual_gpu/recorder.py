@@ -39,7 +39,7 @@ class Recorder:
         self.warnings: list[str] = []
         self.storage_bytes = 0
         self.checkpoints = 0
-        self._mark = (0, 0, 0, 0)
+        self._mark = (0, 0, 0, 0, 0, 1)
         self._closed = False
 
     def allocate(self, nbytes: int, module: int, phase: Phase) -> int:
@@ -100,12 +100,15 @@ class Recorder:
 
     def mark(self) -> None:
         """Remember this moment, in case what follows is not wanted."""
-        self._mark = (len(self.event_kind), len(self.block_bytes), len(self.call_operator), self.steps)
+        counted = (self.event_kind, self.block_bytes, self.call_operator, self.operators, self.modules)
+        events, blocks, calls, operators, modules = map(len, counted)
+        self._mark = (events, blocks, calls, self.steps, operators, modules)
 
     def rewind(self) -> None:
         """Forget everything since the mark, and take no more."""
         self._closed = True
-        events, blocks, calls, self.steps = self._mark
+        events, blocks, calls, self.steps, operators, modules = self._mark
+        del self.operators[operators:], self.modules[modules:]
         del self.event_kind[events:], self.event_subject[events:]
         del self.call_operator[calls:], self.call_phase[calls:], self.call_module[calls:]
         for column in (self.block_bytes, self.block_tag, self.block_module, self.block_call, self.block_phase):

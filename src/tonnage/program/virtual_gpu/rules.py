@@ -287,7 +287,7 @@ _FILLED = {
 }  # fmt: skip
 _MOST_FILLED = 1 << 12
 # Programs check their numbers: all are valid, none is bad.
-_CHECKS = {"aten::all": True, "aten::any": False}
+_CHECKS = {"aten::all": True, "aten::any": False, "aten::_is_all_true": True, "aten::_is_any_true": False}
 _MOST_SAMPLED = 1 << 22
 
 
