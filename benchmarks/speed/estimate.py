@@ -45,7 +45,12 @@ class Bottleneck(nn.Module):
 
 
 def resnet50() -> nn.Module:
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)]
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     inputs = 64
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for index in range(count):
@@ -64,7 +69,9 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
-        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(width, 2))
+        q, k, v = (
+            t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(width, 2)
+        )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, width)
         x = x + self.out(mixed)
         return x + self.mlp(self.norm2(x))
@@ -114,7 +121,7 @@ def with_memtracker(name: str) -> float:
 
 
 def with_tonnage(name: str, steps: int) -> float:
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401  (meta kernels import it late, FakeTensorMode at once)
+    import torch.fx.experimental.symbolic_shapes
 
     from tonnage.estimate.estimator import estimate_trace
     from tonnage.hardware import all_gpus, find_gpu

@@ -52,6 +52,8 @@ def estimate(
             raise UsageError("a trace has one batch size; name the program itself to try others")
         return estimate_trace(program, chosen)
     parsed = parse_program(str(program), tuple(arguments))
+    if parsed.kind == "onnx" and batches:
+        options = replace(options, batch=batches[0])  # an ONNX file may leave its batch open
     progress("following the program on a virtual GPU")
     trace = capture(parsed, options)
     if save_trace is not None:

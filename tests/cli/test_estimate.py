@@ -175,9 +175,13 @@ FAILURES = {
         """,
         "train.py:6: the operator mine::twice exists only for a real GPU",
     ),
-    "a loop count from a value": (
-        MODEL + "for _ in range((y > 0).sum().item()):\n    model(y)\n",
+    "a size from a value": (
+        MODEL + "torch.zeros((int(y.sum()), 10), device='cuda')\n",
         "train.py:6: a size or a loop count is computed from values on the GPU",
+    ),
+    "a loop count from a value": (
+        MODEL + "print(int(y.sum()))\nfor _ in range(int(y.sum().item())):\n    model(y)\n",
+        "train.py:7: a size or a loop count is computed from values on the GPU",
     ),
 }
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import training_trace
 
-from tonnage.estimate.batches import MOST_BATCH, BatchSearch
+from tonnage.estimate.batches import LARGEST_SEARCHED, BatchSearch
 from tonnage.estimate.estimator import Estimator
 from tonnage.estimate.memory import context_bytes
 from tonnage.hardware import Gpu, find_gpu
@@ -53,7 +53,7 @@ def test_where_exactly_one_sample_fits_the_answer_is_one() -> None:
 
 
 def test_a_program_that_does_not_grow_has_no_largest_batch() -> None:
-    assert BatchSearch(growing_by(0)).largest(H200) == MOST_BATCH
+    assert BatchSearch(growing_by(0)).largest(H200) == LARGEST_SEARCHED
 
 
 def test_gpus_share_what_was_evaluated() -> None:

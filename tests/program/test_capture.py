@@ -1,5 +1,6 @@
 """Programs as people write them, captured whole. Expected bytes are sums that anybody can check by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tonnage.hardware import find_gpu
 from tonnage.program.capture import CaptureOptions, capture
 from tonnage.program.program import parse_program
 from tonnage.program.trace import D2H, H2D, Category, Event, Phase, Trace
+from tonnage.program.trace_file import dump_trace
 
 pytest.importorskip("torch")
 
@@ -361,6 +363,11 @@ for _ in range(10 ** 9):
     (warning,) = trace.origin.warnings
     assert warning.startswith("torch.compile was ignored")
     assert peak_bytes(trace) >= 5 * PARAMETERS
+
+
+def test_a_capture_can_be_repeated_to_the_byte(plain: Trace) -> None:
+    again = capture_script(Path(plain.origin.program).parent, "\n".join((ADAM, "if True:", PLAIN)), steps=3)
+    assert dump_trace(replace(again, origin=plain.origin)) == dump_trace(plain)
 
 
 # -- what cannot be followed ----------------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ def test_other_dimensions_at_another_batch_are_no_family() -> None:
 # -- against real captures ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interpolated_trace_equals_a_capture_at_a_third_batch(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = parse_program(str(write_script(tmp_path, SCRIPT)))

@@ -88,14 +88,18 @@ def test_gradients_may_be_views_of_the_buckets(tmp_path: Path) -> None:
 
 
 def test_a_program_for_torchrun_is_one_of_one(tmp_path: Path) -> None:
-    text = "import os, torch.distributed as dist\nrank = int(os.environ['LOCAL_RANK'])\ndist.init_process_group('nccl')\n"
+    text = (
+        "import os, torch.distributed as dist\nrank = int(os.environ['LOCAL_RANK'])\ndist.init_process_group('nccl')\n"
+    )
     text += "model = nn.parallel.DistributedDataParallel(net().to(rank), device_ids=[rank])\n"
     text += "optimizer = torch.optim.Adam(model.parameters())\nassert dist.get_world_size() == 1" + STEP
     assert capture_text(tmp_path, text).steps >= 4
 
 
 def test_spawned_workers_and_collectives(tmp_path: Path) -> None:
-    trace = capture_text(tmp_path, """
+    trace = capture_text(
+        tmp_path,
+        """
 import torch.distributed as dist, torch.multiprocessing as mp
 
 def worker(rank, world):
@@ -118,7 +122,8 @@ def worker(rank, world):
 
 if __name__ == "__main__":
     mp.spawn(worker, args=(4,), nprocs=4)
-""")
+""",
+    )
     assert trace.steps >= 4
     assert any("rank 0 of 4" in warning for warning in trace.origin.warnings)
 
@@ -295,12 +300,15 @@ def test_is_followed(tmp_path: Path, style: str) -> None:
 
 
 def test_an_exported_program_infers(tmp_path: Path) -> None:
-    trace = capture_text(tmp_path, """
+    trace = capture_text(
+        tmp_path,
+        """
 run = torch.export.export(net().cuda().eval(), (torch.randn(2, 64).cuda(),)).module()
 with torch.no_grad():
     for _ in range(6):
         assert run(torch.randn(2, 64).cuda()).shape == (2, 10)
-""")
+""",
+    )
     assert trace.origin.mode == "inference"
     assert live_bytes(trace)[Category.PARAMETERS] == NET_BYTES
 

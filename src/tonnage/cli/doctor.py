@@ -85,12 +85,10 @@ def _capture(torch: Finding) -> Finding:
         script = Path(folder, "tiny.py")
         script.write_text(_TINY)
         try:
-            report = estimate(script, gpus=["H200"], timeout_seconds=120)
+            estimate(script, gpus=["H200"], timeout_seconds=120)
         except TonnageError as error:
             return Finding("virtual GPU", "broken", error.message, error.hint or "please report this")
-    return Finding(
-        "virtual GPU", "ok", f"a tiny model was followed, {report.estimates[0].peak_allocated_bytes.value} bytes"
-    )
+    return Finding("virtual GPU", "ok", "a tiny model was followed")
 
 
 def _print(findings: list[Finding]) -> None:

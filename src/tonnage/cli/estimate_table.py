@@ -40,7 +40,11 @@ def _headline(report: Report) -> Text:
         f"  {report.mode}{batch}, {report.parameter_count / 1e6:,.1f} M parameters, {report.steps_traced} steps followed\n",
     )
     if not fitting:
-        return text.append("fits on none of the GPUs\n", style="bold red")
+        return text.append(
+            "does not fit\n" if len(report.estimates) == 1 else "fits on none of the GPUs\n", style="bold red"
+        )
+    if len(report.estimates) == 1:
+        return text.append("fits\n", style="green")
     smallest = min(fitting, key=lambda e: e.usable_bytes)
     return text.append(f"fits on {len(fitting)} of {len(report.estimates)} GPUs; the smallest is {smallest.gpu}\n")
 

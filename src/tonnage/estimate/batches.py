@@ -9,7 +9,7 @@ from tonnage.estimate.memory import context_bytes
 from tonnage.hardware import Gpu
 from tonnage.program.trace import Trace
 
-MOST_BATCH = 1 << 20
+LARGEST_SEARCHED = 1 << 20
 
 
 class BatchSearch:
@@ -21,7 +21,7 @@ class BatchSearch:
 
     def largest(self, gpu: Gpu) -> int:
         """0 if not even a single sample fits."""
-        low, high = 0, MOST_BATCH + 1  # `low` fits, `high` does not
+        low, high = 0, LARGEST_SEARCHED + 1  # `low` fits, `high` does not
         for guess in self._guesses(gpu):
             if low < guess < high:
                 low, high = (guess, high) if self._fits(guess, gpu) else (low, guess)
@@ -40,9 +40,9 @@ class BatchSearch:
             at_near, at_far = self._device_bytes(near, gpu), self._device_bytes(far, gpu)
             slope = (at_far - at_near) / (far - near)
             if slope <= 0:
-                yield MOST_BATCH
+                yield LARGEST_SEARCHED
                 return
-            guess = min(max(int(near + (capacity - at_near) / slope), 1), MOST_BATCH)
+            guess = min(max(int(near + (capacity - at_near) / slope), 1), LARGEST_SEARCHED)
             yield guess
             yield guess + 1
             yield max(guess - 1, 1)

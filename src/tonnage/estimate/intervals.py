@@ -1,7 +1,7 @@
 """Bounds around an estimate, from how far estimates were from measured runs.
 
-`benchmarks/accuracy/memory.py --calibrate` prints the residuals that these figures come from. What is uncertain is the
-workspace of convolutions, so bounds widen with the largest of them; on GPUs that were never measured they widen again.
+`benchmarks/accuracy/memory.py` prints how often measured runs lie inside. What is uncertain is the workspace that cuDNN
+takes, so bounds widen with the largest of them; on GPUs that were never measured they widen again.
 """
 
 from __future__ import annotations

@@ -100,7 +100,10 @@ class Skeleton:
         kept = [_kept(operator, gpu) for operator in trace.operators]
         trials = [_trial(operator, gpu, trace) for operator in trace.operators]
         busy = [bool(t or k or r) for t, k, r in zip(temporaries, kept, trials, strict=True)]
-        sizes, order, events, library_calls = list(self.sizes), [], [], []
+        sizes = list(self.sizes)
+        order: list[int] = []
+        events: list[int] = []
+        library_calls: list[int] = []
         seen: set[tuple[bool, Hashable]] = set()
         done = 0
         for call, operator in enumerate(self.call_operators):

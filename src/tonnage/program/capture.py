@@ -151,6 +151,9 @@ def _result(program: Program, folder: Path, output: str) -> Trace:
         return read_trace(trace)
     if failure.exists():
         details = json.loads(failure.read_text())
-        raise CaptureError(details["message"], details["hint"])
+        message = details["message"]
+        if "exited with status" in message and output.strip():
+            message += f": {output.strip().splitlines()[-1][:300]}"
+        raise CaptureError(message, details["hint"])
     last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
     raise CaptureError(f"the process that ran {program.target} died without a word: {last[:300]}")

@@ -71,7 +71,7 @@ class CudaGraph:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         _ = args, kwargs
 
-    def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+    def capture_begin(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         return
 
     capture_end = reset = enable_debug_mode = debug_dump = instantiate = register_generator_state = capture_begin
@@ -109,7 +109,7 @@ class CudaApi:
         major, minor = self._gpu["compute_capability"]
         answers: dict[str, Any] = {
             "is_available": True, "device_count": 1, "current_device": 0, "is_initialized": True, "_is_compiled": True,
-            "get_device_name": self._gpu["name"], "get_device_capability": (major, minor), "is_bf16_supported": major >= 8,
+            "get_device_name": self._gpu["name"], "get_device_capability": (major, minor),
             "init": None, "_lazy_init": None, "synchronize": None, "set_device": None, "ipc_collect": None,
             "manual_seed": None, "manual_seed_all": None, "seed": None, "seed_all": None, "initial_seed": 0,
             "current_stream": self._stream, "default_stream": self._stream, "set_stream": None,
@@ -122,6 +122,8 @@ class CudaApi:
         for name, answer in answers.items():
             setattr(cuda, name, _always(answer))
         cuda.get_device_properties = self.properties
+        # Parts before Ampere emulate it, which torch counts unless asked not to.
+        cuda.is_bf16_supported = lambda including_emulation=True: bool(including_emulation) or major >= 8
         cuda.get_rng_state = lambda device="cuda": self._generator_state.clone()
         cuda.get_rng_state_all = lambda: [self._generator_state.clone()]
         cuda.Stream = cuda.ExternalStream = Stream
@@ -135,7 +137,7 @@ class CudaApi:
         cuda.CUDAGraph = cuda.graphs.CUDAGraph = CudaGraph
         cuda.graph = cuda.graphs.graph = _Region
         cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = lambda: (0, 1)
-        cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = lambda callables, *args, **kwargs: callables  # noqa: ARG005
+        cuda.make_graphed_callables = cuda.graphs.make_graphed_callables = lambda callables, *args, **kwargs: callables
         self._install_memory(cuda)
         self._install_accelerator(cuda)
         torch.version.cuda = "13.0"

@@ -55,11 +55,9 @@ class DeviceMode(TorchFunctionMode):
             kwargs = {**kwargs, "device": self.default_device}
         if kwargs.get("pin_memory"):  # no host memory can be pinned here
             kwargs = {**kwargs, "pin_memory": False}
-        try:
-            return self.with_device(func, args, kwargs) if "device" in kwargs else func(*args, **kwargs)
-        except TypeError:  # torch wants a whole number
-            self._refuse_unknown_sizes(args)
-            raise
+        if "device" in kwargs:
+            return self.with_device(func, args, kwargs)
+        return func(*args, **kwargs)
 
     def _refuse_unknown_sizes(self, args: Sequence[Any]) -> None:
         for value in args:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tonnage
 from tonnage.program.virtual_gpu.errors import DataDependent, Unsupported
+from tonnage.program.virtual_gpu.values import Unknown
 
 
 class Refusal(Exception):
@@ -43,6 +44,8 @@ def explain(error: BaseException, request: dict[str, Any]) -> tuple[str, str]:
             f"{request['target']} exited with status {error.code} before its first step",
             "pass its arguments after --, for example: tonnage estimate train.py -- --data DIR",
         )
+    if isinstance(error, TypeError) and Unknown.__name__ in str(error):  # torch found it where it wants a whole number
+        error = DataDependent("a size or a loop count is computed from values on the GPU")
     if isinstance(error, DataDependent):
         return f"{where}: {error}, which cannot be known without running it", (
             "decide it from sizes or settings instead of values, or keep the values on the CPU"
@@ -54,8 +57,17 @@ def explain(error: BaseException, request: dict[str, Any]) -> tuple[str, str]:
     return _explain_exception(error, where)
 
 
+def explain_unknown(where: str) -> tuple[str, str]:
+    return (
+        f"{where}: a size is computed from values on the GPU, which cannot be known without running it",
+        "decide it from sizes or settings instead of values, or keep the values on the CPU",
+    )
+
+
 def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
     text = " ".join(str(error).split("\n\n")[0].split())
+    if isinstance(error, TypeError) and re.search(r"\bUnknown\b", text):
+        return explain_unknown(where)
     operator = re.search(r"[Cc]ould not run '([^']+)'|^(\w+::\w+)\S*: attempted to run this operator with Meta", text)
     undescribed = re.match(r"There was no fake impl registered for <CustomOpDef\((\S+)\)>", text)
     if (isinstance(error, NotImplementedError) and operator) or undescribed:

@@ -206,7 +206,8 @@ class Loop:
         if torch._C._current_graph_task_id() != -1:
             return
         self.forwards += 1
-        if self.training or torch.is_grad_enabled():
+        # A forward with gradients is half a training step, unless no backward ever comes.
+        if self.training or (torch.is_grad_enabled() and self.forwards < 2 * self.wanted):
             return
         peak = self.recorder.peak_bytes
         self._quiet_calls = 0 if peak > self._last_peak else self._quiet_calls + 1

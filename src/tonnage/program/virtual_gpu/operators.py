@@ -211,6 +211,8 @@ class OperatorMode(TorchDispatchMode):
         if info.rule is not None:
             return info.rule(self, func, args, kwargs)
         try:
+            if any(isinstance(a, torch.Tensor) and a.layout is not torch.strided for a in args):
+                return stand_in.run(self, func, args, kwargs)
             return func(*args, **kwargs)
         except NotImplementedError:
             return stand_in.run(self, func, args, kwargs)

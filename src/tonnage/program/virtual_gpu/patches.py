@@ -6,7 +6,6 @@ import functools
 import importlib
 import importlib.abc
 import importlib.util
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -87,10 +86,10 @@ def _one_gpu_in_parallel() -> None:
     """`nn.DataParallel` on one GPU scatters to it, gathers from it, and copies nothing that is there already."""
     core: Any = torch._C
     core._scatter = lambda tensor, *_: [tensor.to("cuda")]
-    core._gather = lambda tensors, dim, destination: torch.cat(list(tensors), dim)  # noqa: ARG005
+    core._gather = lambda tensors, dim, destination: torch.cat(list(tensors), dim)
     core._broadcast = lambda tensor, devices: [tensor.to("cuda") for _ in devices]
-    core._broadcast_coalesced = lambda tensors, devices, size: [[t.to("cuda") for t in tensors] for _ in devices]  # noqa: ARG005
-    torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]  # noqa: ARG005
+    core._broadcast_coalesced = lambda tensors, devices, size: [[t.to("cuda") for t in tensors] for _ in devices]
+    torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
 
 
 def _numbered_devices() -> None:
@@ -142,7 +141,7 @@ def _fused_flex_attention() -> None:
             )
         return (output, sums) if return_lse else output
 
-    _replace("torch.nn.attention.flex_attention", {"flex_attention": lambda original: flex_attention})  # noqa: ARG005
+    _replace("torch.nn.attention.flex_attention", {"flex_attention": lambda original: flex_attention})
 
 
 def _unsharded() -> None:
@@ -155,13 +154,13 @@ def _unsharded() -> None:
             one.__class__ = type(f"FSDP{type(one).__name__}", (_Unsharded, type(one)), {})
         return module
 
-    _replace("torch.distributed.fsdp", {"fully_shard": lambda original: fully_shard})  # noqa: ARG005
+    _replace("torch.distributed.fsdp", {"fully_shard": lambda original: fully_shard})
 
 
 class _Unsharded:
     """The methods that `fully_shard` adds to a module."""
 
-    def _nothing(self, *args: Any, **kwargs: Any) -> None:
+    def _nothing(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         return
 
     unshard = reshard = set_modules_to_forward_prefetch = set_modules_to_backward_prefetch = _nothing
@@ -296,7 +295,7 @@ def _no_extensions() -> None:
     def refuse(name: str = "", *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
         raise Unsupported(f"the custom CUDA extension {name!r} cannot run on the virtual GPU")
 
-    _replace("torch.utils.cpp_extension", dict.fromkeys(("load", "load_inline"), lambda original: refuse))  # noqa: ARG005
+    _replace("torch.utils.cpp_extension", dict.fromkeys(("load", "load_inline"), lambda original: refuse))
 
 
 def _replace(name: str, functions: dict[str, Callable[[Any], Any]]) -> None:

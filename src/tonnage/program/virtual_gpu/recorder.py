@@ -100,9 +100,8 @@ class Recorder:
 
     def mark(self) -> None:
         """Remember this moment, in case what follows is not wanted."""
-        counted = (self.event_kind, self.block_bytes, self.call_operator, self.operators, self.modules)
-        events, blocks, calls, operators, modules = map(len, counted)
-        self._mark = (events, blocks, calls, self.steps, operators, modules)
+        events, blocks, calls = len(self.event_kind), len(self.block_bytes), len(self.call_operator)
+        self._mark = (events, blocks, calls, self.steps, len(self.operators), len(self.modules))
 
     def rewind(self) -> None:
         """Forget everything since the mark, and take no more."""

@@ -39,7 +39,7 @@ def like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(tensor)
 
 
-# -- the most frequent operators, whose meta kernels are slow ---------------------------------------------------------------
+# -- the most frequent operators, whose meta kernels are slow -------------------------------------------------------------
 
 
 @rule(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
@@ -91,7 +91,8 @@ def find(func: torch._ops.OpOverload) -> Rule | None:
 # Operators whose result looks like one of their arguments: name and the argument's position.
 _LIKE_ARGUMENT = {
     "gelu": 0, "gelu_backward": 1, "silu": 0, "relu": 0, "tanh": 0, "tanh_backward": 0, "sigmoid": 0, "sigmoid_backward": 0,
-    "threshold_backward": 1, "leaky_relu": 0, "elu": 0, "hardswish": 0, "hardtanh": 0, "mish": 0, "native_dropout_backward": 0,
+    "threshold_backward": 1, "leaky_relu": 0, "elu": 0, "hardswish": 0, "hardtanh": 0, "mish": 0,
+    "native_dropout_backward": 0,
     "exp": 0, "log": 0, "sqrt": 0, "rsqrt": 0, "abs": 0, "neg": 0, "hardswish_backward": 1, "leaky_relu_backward": 1,
 }  # fmt: skip
 
@@ -241,7 +242,7 @@ def _convolution_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dic
 @rule(aten._grouped_mm.default)
 def _grouped_mm(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:  # noqa: ARG001
     left, right = args[0], args[1]
-    offsets = args[2] if len(args) > 2 else kwargs.get("offs")
+    offsets: Any = args[2] if len(args) > 2 else kwargs.get("offs")
     dtype = (args[4] if len(args) > 4 else kwargs.get("out_dtype")) or left.dtype
     shape: tuple[int, ...]
     if left.dim() == 2:

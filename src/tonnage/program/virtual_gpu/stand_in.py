@@ -1,4 +1,5 @@
-"""What an operator returns that has no meta kernel: it is run once on the host, with made-up numbers of the same shapes."""
+"""What an operator returns that has no meta kernel, or, for sparse tensors, one that forgets how many values there are:
+it is run once on the host, with made-up numbers of the same shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _MOST_ELEMENTS = 1 << 27
 def run(mode: Any, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Results on meta, in the shapes and layouts that the host's kernel gave them."""
     changed = _changed_argument(func, args, kwargs)
-    if changed is not None and changed.layout is torch.strided:
+    if changed is not None:
         return changed
     made: dict[int, torch.Tensor] = {}
 
@@ -60,7 +61,9 @@ def _numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
     known = mode.twins.value(tensor)
     if known is not None:
         return known.clone()  # type: ignore[no-any-return]
-    blank = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    blank = torch.empty(tensor.shape, dtype=tensor.dtype)
+    if torch.ops.aten.is_non_overlapping_and_dense(tensor):
+        blank = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     return blank.uniform_() if tensor.dtype.is_floating_point else blank.zero_()
 
 

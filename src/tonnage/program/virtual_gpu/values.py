@@ -8,6 +8,11 @@ be printed, summed and compared, but not used as a size or to choose a branch of
 
 from __future__ import annotations
 
+import linecache
+import os
+import re
+import sys
+
 import torch
 
 MOST_INTEGERS = 1 << 22
@@ -59,6 +64,17 @@ def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
     return tensor.numel() <= limit
 
 
+_SIZE = re.compile(r"\b(range|empty|zeros|ones|rand|randn|arange|full)\(.*\bint\(")
+_NOT_THE_USER = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__))
+
+
+def _line_of_user() -> str:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
+        frame = frame.f_back
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+
+
 class Unknown(float):
     """A number that only a real GPU could have computed. Prints as a plausible value; refuses to be a size."""
 
@@ -66,6 +82,12 @@ class Unknown(float):
         from tonnage.program.virtual_gpu.errors import DataDependent
 
         raise DataDependent("a size or a loop count is computed from values on the GPU")
+
+    def __int__(self) -> int:
+        """Python forgets where a whole number came from; if the user's line uses it as a size at once, that is known."""
+        if _SIZE.search(_line_of_user()):
+            self.__index__()
+        return float.__int__(self)
 
     def __format__(self, spec: str) -> str:
         return format(int(self), spec) if spec.endswith(("d", "x", "b", "o", "n")) else float.__format__(self, spec)
