@@ -10,6 +10,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
+from tonnage.program.virtual_gpu.callers import caller, is_user_file
+from tonnage.program.virtual_gpu.errors import DataDependent
 from tonnage.program.virtual_gpu.operators import OperatorMode
 from tonnage.program.virtual_gpu.values import Unknown
 
@@ -108,6 +110,9 @@ class DeviceMode(TorchFunctionMode):
     def truth(self, tensor: torch.Tensor) -> bool:
         value = self.scalar(tensor)
         if self.operators.modules.depth > 0 and self.operators.twins.value(tensor) is None:
+            # Installed models ask such questions to catch overflows; in the user's own model it is a real decision.
+            if is_user_file(caller().f_code.co_filename):
+                raise DataDependent("a branch inside the model depends on values computed on the GPU")
             self.operators.recorder.warn(_ASSUMED)
             return False
         return bool(value)
@@ -246,6 +251,14 @@ def _tensor(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, 
         return moved.to(META, dtype=kwargs.get("dtype") or data.dtype).requires_grad_(gradient)
     real = torch.tensor(_plain_numbers(mode, data), dtype=kwargs.get("dtype"))
     return real.to(META).requires_grad_(gradient)
+
+
+@handles(torch.Tensor.new)
+def _new(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The old constructor does not know sparse meta tensors, which is how sparse optimizers make theirs."""
+    if args[0].layout is torch.sparse_coo and len(args) > 1 and mode.is_virtual(args[0]):
+        return torch.sparse_coo_tensor(*args[1:], **kwargs)
+    return func(*args, **kwargs)
 
 
 def _plain_numbers(mode: DeviceMode, data: Any) -> Any:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sysconfig
 import traceback
 from typing import Any
 
-import tonnage
+from tonnage.program.virtual_gpu.callers import is_user_file
 from tonnage.program.virtual_gpu.errors import DataDependent, Unsupported
 from tonnage.program.virtual_gpu.values import Unknown
 
@@ -91,15 +90,9 @@ def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
 def _place(error: BaseException, request: dict[str, Any]) -> str:
     """The user's line: the innermost frame outside installed packages, Tonnage and the standard library."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(("<", *_NOT_THE_USER)):
+        if is_user_file(frame.filename):
             return f"{_short(frame.filename)}:{frame.lineno}"
     return str(request["target"])
-
-
-_NOT_THE_USER = (
-    *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")),
-    os.path.dirname(os.path.abspath(tonnage.__file__)) + os.sep,
-)
 
 
 def _short(path: str) -> str:

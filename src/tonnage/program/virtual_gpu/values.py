@@ -9,11 +9,11 @@ be printed, summed and compared, but not used as a size or to choose a branch of
 from __future__ import annotations
 
 import linecache
-import os
 import re
-import sys
 
 import torch
+
+from tonnage.program.virtual_gpu.callers import caller
 
 MOST_INTEGERS = 1 << 22
 MOST_FLOATS = 1 << 20  # a causal mask over 1024 tokens
@@ -65,13 +65,10 @@ def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
 
 
 _SIZE = re.compile(r"\b(range|empty|zeros|ones|rand|randn|arange|full)\(.*\bint\(")
-_NOT_THE_USER = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__))
 
 
 def _line_of_user() -> str:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
-        frame = frame.f_back
+    frame = caller()
     return linecache.getline(frame.f_code.co_filename, frame.f_lineno)
 
 
