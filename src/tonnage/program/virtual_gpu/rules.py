@@ -309,7 +309,7 @@ def constant(name: str, outputs: list[torch.Tensor], args: Sequence[Any] = ()) -
 def sample(name: str, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A plausible choice (routing, sampled token) where the operator chooses among numbers that nobody knows."""
     if name in _CHECKS:
-        tensor = torch.full((1,), _CHECKS[name]).expand(args[0].shape)
+        tensor = torch.full((), _CHECKS[name]).expand(args[0].shape)
         return compute(func, (tensor, *args[1:]), kwargs)
     if name not in _CHOICES or args[0].numel() > _MOST_SAMPLED or not args[0].is_floating_point():
         return None
