@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +32,7 @@ _QUIET = {
     "TOKENIZERS_PARALLELISM": "false", "PYTHONDONTWRITEBYTECODE": "1", "CLEARML_OFFLINE_MODE": "1",
 }  # fmt: skip
 _MARK = "TONNAGE_CAPTURE"  # tells the processes that a capture started, whatever became of their parents
+_ENDING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +137,27 @@ def _run(request: Path, options: CaptureOptions) -> str:
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End the child, everything in its session, and what left the session but carries the mark in its environment."""
+    """End the child, everything in its session, and what left the session but carries the mark in its environment.
+
+    A killed process lives on until the kernel comes round to it, and one that was starting another may have
+    finished doing so: look again until nothing is left.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    for other in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if other.environ().get(_MARK) == mark:
+    end = time.monotonic() + _ENDING_SECONDS
+    while (left := list(_marked(mark))) and time.monotonic() < end:
+        for other in left:
+            with contextlib.suppress(psutil.Error):
                 other.kill()
+        psutil.wait_procs(left, timeout=0.2)
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(_MARK) == mark:
+                yield process
 
 
 def _result(program: Program, folder: Path, output: str) -> Trace:
