@@ -93,6 +93,14 @@ class Skeleton:
         self.call_backward: list[bool] = (trace.call_phase[subjects[calls]] == Phase.BACKWARD).tolist()
         self.sizes: list[int] = trace.block_bytes.tolist()
 
+    def _returned(self, call: int) -> int:
+        """How many blocks the call returns: those allocated for it right before it."""
+        place = first = self.call_places[call]
+        owner = self.trace.event_subject[self.call_events[call]]
+        while first and 0 <= (block := self.order[first - 1]) != EMPTY_CACHE and self.trace.block_call[block] == owner:
+            first -= 1
+        return place - first
+
     def requests(self, gpu: Gpu) -> Requests:
         """The order of requests on this GPU: around each call its workspaces, before the first product cuBLAS's own."""
         trace = self.trace
@@ -121,11 +129,14 @@ class Skeleton:
                     blocks.insert(0, (size, False))
             if not blocks:
                 continue
-            place = self.call_places[call]
+            end = self.call_places[call]
+            place = end
+            if late := workspace.returned_late(trace.operators[operator]):
+                place = max(end - min(late, self._returned(call)), done)
             order += self.order[done:place]
             events += self.events[done:place]
-            done = place
-            _take(blocks, call, sizes, order, library_calls)
+            done = end
+            _take(blocks, call, sizes, order, library_calls, self.order[place:end])
             events += [self.call_events[call]] * (len(order) - len(events))
         order += self.order[done:]
         events += self.events[done:]
@@ -133,10 +144,17 @@ class Skeleton:
 
 
 def _take(
-    blocks: list[tuple[int, bool]], call: int, sizes: list[int], order: list[int], library_calls: list[int]
+    blocks: list[tuple[int, bool]],
+    call: int,
+    sizes: list[int],
+    order: list[int],
+    library_calls: list[int],
+    meanwhile: list[int],
 ) -> None:
-    """Allocate a library's blocks in order; free the temporary ones at the end. A negative size is a trial, after which
-    torch empties its cache."""
+    """Allocate a library's blocks in order, then what the call returns `meanwhile`; free the temporary ones at the end.
+
+    A negative size is a trial, after which torch empties its cache.
+    """
     temporary = []
     for size, is_temporary in blocks:
         block = len(sizes)
@@ -147,6 +165,7 @@ def _take(
             order += (~block, EMPTY_CACHE)
         elif is_temporary:
             temporary.append(~block)
+    order += meanwhile
     order += temporary
 
 

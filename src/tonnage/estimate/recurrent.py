@@ -2,7 +2,8 @@
 
 The structure was read off benchmarks/workspace (H200, cuDNN 9.19): 8 MiB for each layer and direction, a copy of the
 weight matrices, and some multiples of the sequence. In training one workspace must serve forward and backward, so it is
-the larger of the two. Small hidden sizes take a path that needs several times as much.
+the larger of the two. torch asks cuDNN for persistent kernels where the hidden size is small
+(`use_rnn_persist_small_h` in aten/src/ATen/native/cudnn/RNN.cpp); they need several times as much.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tonnage.units import MIB
 
 LSTM, GRU = 2, 3  # numbers of cudnnRNNMode_t; 0 and 1 are plain networks
 _GATES = {0: 1, 1: 1, LSTM: 4, GRU: 3}
-# Measured at 128 and 650; where in between the path changes is not known, 256 is the middle of their logarithms.
-_SMALL_HIDDEN = 256
+# The largest hidden size for persistent kernels: forward and backward, of gated and of plain networks.
+_SMALL_HIDDEN = {(True, True): 192, (True, False): 384, (False, True): 128, (False, False): 256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +35,21 @@ class _Network:
     rows: int
     batch: int
     drops: bool
+    is_small: bool
+    is_packed: bool
 
     @property
     def gates(self) -> int:
         return _GATES[self.mode]
 
-    @property
-    def is_small(self) -> bool:
-        return self.hidden <= _SMALL_HIDDEN
-
 
 def recurrent_workspace(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001  (the same on all measured GPUs)
     """Sizes of the blocks that `_cudnn_rnn` or `_cudnn_rnn_backward` takes beside what it returns."""
-    network = _network(operator)
-    workspace = _workspace_bytes(network, training=operator.attributes.get("train") is True)
-    copy = _copied_bytes(operator, _spec(operator, 0))
-    if operator.name == "aten::_cudnn_rnn":
-        return (workspace, copy)
-    return (workspace, copy, *_backward_blocks(operator))
+    workspace = _workspace_bytes(_network(operator), training=operator.attributes.get("train") is True)
+    blocks = [_copied_bytes(operator, _spec(operator, 0)), workspace]
+    if operator.name == "aten::_cudnn_rnn_backward":
+        blocks = [*_backward_blocks(operator), *blocks]
+    return tuple(blocks)
 
 
 def _network(operator: Operator) -> _Network:
@@ -59,8 +57,11 @@ def _network(operator: Operator) -> _Network:
     batch_sizes = attributes.get("batch_sizes")
     batch = batch_sizes[0] if isinstance(batch_sizes, tuple) else tensor.shape[0 if _is_batch_first(operator) else 1]
     hidden, projection = _integer(operator, "hidden_size"), _integer(operator, "proj_size")
+    mode = _integer(operator, "mode")
+    is_forward = operator.name == "aten::_cudnn_rnn"
+    has_persistent = tensor.dtype in ("float16", "float32") and not projection and not batch_sizes
     return _Network(
-        mode=_integer(operator, "mode"),
+        mode=mode,
         itemsize=DTYPE_BYTES[tensor.dtype],
         inputs=tensor.shape[-1],
         hidden=hidden,
@@ -70,6 +71,8 @@ def _network(operator: Operator) -> _Network:
         rows=prod(tensor.shape[:-1]),
         batch=batch,
         drops=attributes.get("train") is True and bool(attributes.get("dropout")),
+        is_small=has_persistent and hidden <= _SMALL_HIDDEN[is_forward, mode in (LSTM, GRU)],
+        is_packed=bool(batch_sizes),
     )
 
 
@@ -95,9 +98,14 @@ def _spec(operator: Operator, position: int) -> TensorSpec:
 
 
 def _workspace_bytes(network: _Network, *, training: bool) -> int:
-    elements = _forward_elements(network)
+    forward, backward = (
+        (_packed_forward_elements, _packed_backward_elements)
+        if network.is_packed
+        else (_forward_elements, _backward_elements)
+    )
+    elements = forward(network)
     if training:
-        elements = max(elements, _backward_elements(network))
+        elements = max(elements, backward(network))
     branches = network.layers * network.directions
     return branches * 8 * MIB + network.itemsize * (_matrix_elements(network) + elements) + 768
 
@@ -110,13 +118,17 @@ def _matrix_elements(network: _Network) -> int:
 
 
 def _forward_elements(network: _Network) -> int:
-    per_row = (network.gates + 1 if network.directions == 1 else 2 * network.gates + 6) * network.hidden
+    per_row = _forward_values(network) * network.hidden
     if network.is_small:
         per_row += 4 * network.gates * network.hidden
     if network.drops and network.layers > 1 and network.directions == 1:
         per_row += network.hidden
     per_batch = _FORWARD_STATES[network.is_small, network.mode, network.directions]
     return network.rows * (per_row + network.inputs) + network.batch * network.hidden * network.layers * per_batch
+
+
+def _forward_values(network: _Network) -> int:
+    return network.gates + 1 if network.directions == 1 else 2 * network.gates + 6
 
 
 def _backward_elements(network: _Network) -> int:
@@ -130,12 +142,28 @@ def _backward_elements(network: _Network) -> int:
             per_row += (20 if is_deep else 18) * network.hidden + 4 * wider
         elements = network.rows * per_row
     elif network.directions == 2:
-        elements = network.rows * ((12 if is_deep else 10) * network.hidden + wider)
+        elements = network.rows * ((12 if is_deep else 10) * network.hidden + 4 * wider)
     else:
         chunk = _chunk_rows(network) if is_deep else network.rows
         elements = (3 * network.rows + chunk) * network.hidden + network.rows * wider
     per_batch = _BACKWARD_STATES[network.is_small, network.mode == LSTM, network.directions]
     return elements + 2 * network.rows * network.inputs + network.batch * network.hidden * network.layers * per_batch
+
+
+def _packed_forward_elements(network: _Network) -> int:
+    """Packed sequences need no copy of the input and one state less in each direction.
+
+    One direction was measured by itself, two only within packed-gru-b64 and packed-lstm-b256 of benchmarks/accuracy.
+    """
+    states = 6 if network.mode == LSTM else 3
+    per_row = _forward_values(network) - network.directions
+    return network.hidden * (network.rows * per_row + network.directions * states * network.batch * network.layers)
+
+
+def _packed_backward_elements(network: _Network) -> int:
+    states = 11 if network.mode == LSTM else 9
+    wide = max(network.inputs, network.directions * network.output if network.layers > 1 else 0)
+    return network.rows * wide + network.directions * network.hidden * states * network.batch * network.layers
 
 
 def _chunk_rows(network: _Network) -> int:
@@ -163,19 +191,17 @@ _BACKWARD_STATES = {
 
 
 def _backward_blocks(operator: Operator) -> tuple[int, ...]:
-    """Zeros for missing gradients, a contiguous gradient of the output, weight gradients that are not returned.
-
-    The contiguous gradient is gone before the buffer of weight gradients is made: only what exceeds the buffer counts.
-    """
+    """Zeros for missing gradients; then, for input and states, a contiguous gradient of the output; or, for weights
+    without biases, the buffer that they are copied from."""
     branches = _integer(operator, "num_layers") * (2 if operator.attributes.get("bidirectional") is True else 1)
     per_branch = _integer(operator, "weight_stride0")
     buffer, hx, cx, output, *gradients = operator.inputs[1 + per_branch * branches :][:7]
     states = zip((output, hx, cx), gradients, strict=True)
     zeros = tuple(state.nbytes for state, gradient in states if state is not None and gradient is None)
-    buffer_bytes = 0 if buffer is None else buffer.nbytes
-    copied = _copied_bytes(operator, gradients[0])
-    has_no_biases = per_branch in (2, 3)
-    return (*zeros, max(copied - buffer_bytes, 0), buffer_bytes if has_no_biases else 0)
+    mask = operator.attributes.get("output_mask")
+    if not isinstance(mask, tuple) or not mask[3]:
+        return (*zeros, _copied_bytes(operator, gradients[0]))
+    return (*zeros, buffer.nbytes if buffer is not None and per_branch in (2, 3) else 0)
 
 
 def _copied_bytes(operator: Operator, spec: TensorSpec | None) -> int:

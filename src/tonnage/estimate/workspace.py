@@ -59,6 +59,13 @@ def temporaries(operator: Operator, gpu: Gpu, origin: Origin) -> tuple[int, ...]
     return tuple(size for size in formula(operator, gpu) if size) if formula else ()
 
 
+def returned_late(operator: Operator) -> int:
+    """How many of the blocks that an operator returns are allocated while it holds its temporaries, not before."""
+    if operator.name == "aten::_cudnn_rnn":  # what backward will need; no more than 0 bytes in inference
+        return int(operator.attributes.get("train") is True)
+    return len(operator.outputs) if operator.name in _COPYING_FIRST else 0
+
+
 def cublas_workspace_bytes(gpu: Gpu) -> int:
     """What torch gives each cuBLAS handle (one per thread and stream) from the caching allocator at its first use."""
     if gpu.vendor == "amd":
@@ -194,6 +201,11 @@ def _randperm(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noqa: ARG001
     return 8 * count, 8 * count, 8 * count, 16 * count
 
 
+# Norms work on contiguous copies of what they get, made before anything is returned.
+_COPYING_FIRST = {
+    "aten::native_layer_norm", "aten::native_layer_norm_backward", "aten::native_group_norm",
+    "aten::native_group_norm_backward", "aten::_fused_rms_norm", "aten::_fused_rms_norm_backward",
+}  # fmt: skip
 _REDUCTIONS = (
     "sum", "mean", "linalg_vector_norm", "amax", "amin", "prod", "any", "all", "norm", "nansum", "count_nonzero", "max",
     "min",

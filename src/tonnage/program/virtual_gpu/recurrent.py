@@ -287,20 +287,24 @@ def _output(tensor: torch.Tensor, width: int, batch_first: bool) -> torch.Tensor
     return tensor.new_empty((*tensor.shape[:-1], width))
 
 
-@rule(aten._cudnn_rnn_backward.default)
-def _cudnn_rnn_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+@rule(aten._cudnn_rnn_backward.default, splits=True)
+def _cudnn_rnn_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """First the gradients of input and states, then those of the weights, each with a workspace of its own."""
     tensor, weights, per_layer, buffer, hx, cx = args[:6]
     if all(gradient is None for gradient in args[7:10]):
         return None, None, None, [None] * len(weights)
     if not args[16]:
         raise RuntimeError("cudnn RNN backward can only be called in training mode")
+    *operands, mask = args
     batch_first = args[14] and not args[18]
-    return (
-        _output(tensor, tensor.shape[-1], batch_first),
-        torch.empty_like(hx),
-        torch.empty_like(cx) if cx is not None else None,
-        _weight_gradients(weights, per_layer, buffer) if args[21][3] else [],
-    )
+    states = (torch.empty_like(hx), torch.empty_like(cx) if cx is not None else None)
+    results = (_output(tensor, tensor.shape[-1], batch_first), *states)
+    mode.account(func, (*operands, [*mask[:3], False]), kwargs, results)
+    gradients: list[torch.Tensor] = []
+    if mask[3]:
+        gradients = _weight_gradients(weights, per_layer, buffer)
+        mode.account(func, (*operands, [False, False, False, True]), kwargs, gradients)
+    return (*results, gradients)
 
 
 def _weight_gradients(weights: Sequence[torch.Tensor], per_layer: int, buffer: torch.Tensor) -> list[torch.Tensor]:
