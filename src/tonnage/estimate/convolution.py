@@ -33,6 +33,7 @@ POINTWISE_HALF_CHUNK = 4096  # the same with one tap; fp32 as above
 TILE, SMALL_TILE = 128, 64  # channels on a side of a weight gradient's tile; the small one where there are no more
 HALF_SHARE = 10 / 11  # of the multiprocessors that half-precision weight gradients split for
 FULL = 0.9  # a last wave of tiles that occupies this share of the multiprocessors is not split
+WAITING_TILES, WAITING_OUTPUTS, WAITING_RATIO, WAITING_PIXELS = 112, range(96, 257), 2, 4096  # see `_waiting_tiles`
 PAIR_CHANNELS, PAIR_PIXELS = 256, 50000  # half-precision weight gradients of this size take two tiles at a time
 WINOGRAD_PAIRS, WINOGRAD_PIXELS, WINOGRAD_COVER, WINOGRAD_CHANNELS = 74000, 8192, 1.2, 10  # limits of such kernels
 DEPTHWISE_PADDING = 4  # channels per group to which cuDNN pads a depthwise convolution that it has no kernel for
@@ -173,7 +174,15 @@ def _spatial(problem: _Problem, kind: _Kind, gpu: Gpu) -> int:
     if problem.channels_last and not problem.half and only_in_nchw:
         output = 0 if kind is _Kind.FORWARD else problem.output_bytes()  # the forward kernel writes NHWC itself
         return problem.input_bytes() + problem.weight_bytes + output + sums
-    return _converted(problem, kind) + sums
+    waiting = _waiting_tiles(problem) if kind is _Kind.FORWARD else 0
+    return _converted(problem, kind) + sums + waiting
+
+
+def _waiting_tiles(problem: _Problem) -> int:
+    """fp32 kernels that turn many channels into few split their last tiles, whose parts wait to be added."""
+    pixels = problem.batch * prod(problem.output_shape)
+    many = problem.c >= WAITING_RATIO * problem.k and problem.k in WAITING_OUTPUTS and pixels >= WAITING_PIXELS
+    return WAITING_TILES * TILE * TILE * 4 if many and not problem.half and not problem.channels_last else 0
 
 
 def _winograd(problem: _Problem) -> int:

@@ -28,4 +28,4 @@ def reserved(value: int, doubt_bytes: int, widen: float) -> Interval:
 
 def device(value: int, doubt_bytes: int, widen: float) -> Interval:
     """The high bound is meant for decisions: it is to hold in 99 of 100 runs."""
-    return around(value, 0.012, 12 * MIB, doubt_bytes * 9 // 5, widen)
+    return around(value, 0.015, 16 * MIB, doubt_bytes * 9 // 5, widen)

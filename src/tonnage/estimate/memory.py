@@ -122,7 +122,7 @@ class Skeleton:
             if trial is not None and (backward, trial.key) not in seen:
                 seen.add((backward, trial.key))
                 blocks.insert(0, (-max(trial.nbytes, 512), True))
-            for name, size in kept[operator]:
+            for name, size in reversed(kept[operator]):
                 # Autograd works in a thread of its own, which has its own cuBLAS handle.
                 if (backward, name) not in seen:
                     seen.add((backward, name))
@@ -182,7 +182,7 @@ def _trial(operator: Operator, gpu: Gpu, trace: Trace) -> Trial | None:
 
 
 def _kept(operator: Operator, gpu: Gpu) -> Sequence[tuple[str, int]]:
-    """Workspaces that stay for the rest of the run once an operator has needed them."""
+    """Workspaces that stay for the rest of the run once an operator has needed them, in the order they are made."""
     if operator.name not in workspace.MATRIX_PRODUCTS:
         return ()
     kept = [("cuBLAS", workspace.cublas_workspace_bytes(gpu))]

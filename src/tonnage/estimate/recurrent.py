@@ -54,12 +54,16 @@ def recurrent_workspace(operator: Operator, gpu: Gpu) -> tuple[int, ...]:  # noq
 
 def _network(operator: Operator) -> _Network:
     attributes, tensor = operator.attributes, _spec(operator, 0)
-    batch_sizes = attributes.get("batch_sizes")
-    batch = batch_sizes[0] if isinstance(batch_sizes, tuple) else tensor.shape[0 if _is_batch_first(operator) else 1]
+    batch = tensor.shape[0 if _is_batch_first(operator) else 1]
+    match attributes.get("batch_sizes"):
+        case (int(first), *_):  # of packed sequences; the first step has them all
+            is_packed, batch = True, first
+        case _:
+            is_packed = False
     hidden, projection = _integer(operator, "hidden_size"), _integer(operator, "proj_size")
     mode = _integer(operator, "mode")
     is_forward = operator.name == "aten::_cudnn_rnn"
-    has_persistent = tensor.dtype in ("float16", "float32") and not projection and not batch_sizes
+    has_persistent = tensor.dtype in ("float16", "float32") and not projection and not is_packed
     return _Network(
         mode=mode,
         itemsize=DTYPE_BYTES[tensor.dtype],
@@ -72,7 +76,7 @@ def _network(operator: Operator) -> _Network:
         batch=batch,
         drops=attributes.get("train") is True and bool(attributes.get("dropout")),
         is_small=has_persistent and hidden <= _SMALL_HIDDEN[is_forward, mode in (LSTM, GRU)],
-        is_packed=bool(batch_sizes),
+        is_packed=is_packed,
     )
 
 

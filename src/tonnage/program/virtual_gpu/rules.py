@@ -172,11 +172,13 @@ def _layer_norm_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict
 # -- convolutions: cuDNN computes the gradients one after the other, each with a workspace of its own ----------------------
 
 
+_LAYOUTS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
 def _channels_last(*tensors: torch.Tensor) -> bool:
     """cuDNN works in channels-last as soon as one of its operands is stored that way."""
-    layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
     return any(
-        t.dim() in layouts and not t.is_contiguous() and t.is_contiguous(memory_format=layouts[t.dim()])
+        t.dim() in _LAYOUTS and not t.is_contiguous() and t.is_contiguous(memory_format=_LAYOUTS[t.dim()])
         for t in tensors
     )
 
@@ -185,8 +187,7 @@ def _stored(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
     """The tensor in the layout that cuDNN returns; the meta kernels know nothing of cuDNN."""
     if not channels_last:
         return tensor if tensor.is_contiguous() else torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
-    layout = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=layout)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=_LAYOUTS[tensor.dim()])
 
 
 @rule(aten.convolution.default)
@@ -220,15 +221,30 @@ def _each(dims: int) -> Callable[[Sequence[int]], Sequence[int]]:
 
 @rule(aten.convolution_backward.default, splits=True)
 def _convolution_backward(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    *operands, mask = args
-    gradient, tensor, weight = args[:3]
+    gradient, tensor, weight, *settings, mask = args
     channels_last = _channels_last(tensor, weight)
+
+    def dense() -> torch.Tensor:
+        """The gradient as cuDNN wants it, in a copy of its own if it is not."""
+        layout = _LAYOUTS[gradient.dim()] if channels_last else torch.contiguous_format
+        if gradient.is_contiguous(memory_format=layout):
+            return gradient  # type: ignore[no-any-return]
+        wanted = torch.empty(gradient.shape, dtype=gradient.dtype, device="meta", memory_format=layout)
+        mode.account(aten.clone.default, (gradient,), {}, wanted)
+        return wanted
+
+    # A transposed convolution has one copy for both parts; a plain one makes it within each, for weights at the outset.
+    is_transposed = settings[4]
+    used = dense() if is_transposed else gradient
     results: list[torch.Tensor | None] = [None, None, None]
     for part, operand in ((0, tensor), (1, weight)):
         if mask[part]:
+            if part == 1 and not is_transposed:
+                used = dense()
             only = [i == part for i in range(3)]
             results[part] = _stored(like(operand), channels_last)
-            mode.account(func, (*operands, only), kwargs, results[part])
+            mode.account(func, (used, tensor, weight, *settings, only), kwargs, results[part])
+    del used
     if mask[2]:
         dims = [0, *range(2, gradient.dim())]
         results[2] = torch.empty(gradient.shape[1], dtype=gradient.dtype, device="meta")
