@@ -12,6 +12,7 @@ from torch.utils._device import _device_constructors
 
 from tonnage.program.virtual_gpu.callers import caller, is_user_file
 from tonnage.program.virtual_gpu.errors import DataDependent
+from tonnage.program.virtual_gpu.guards import passing
 from tonnage.program.virtual_gpu.operators import OperatorMode
 from tonnage.program.virtual_gpu.values import Unknown
 
@@ -109,13 +110,19 @@ class DeviceMode(TorchFunctionMode):
 
     def truth(self, tensor: torch.Tensor) -> bool:
         value = self.scalar(tensor)
-        if self.operators.modules.depth > 0 and self.operators.twins.value(tensor) is None:
-            # Installed models ask such questions to catch overflows; in the user's own model it is a real decision.
-            if is_user_file(caller().f_code.co_filename):
-                raise DataDependent("a branch inside the model depends on values computed on the GPU")
-            self.operators.recorder.warn(_ASSUMED)
-            return False
-        return bool(value)
+        twins = self.operators.twins
+        if twins.value(tensor) is not None and not twins.is_guess(tensor):
+            return bool(value)
+        asking = caller()
+        if (outcome := passing(asking)) is not None:
+            return outcome
+        if self.operators.modules.depth == 0 or twins.is_guess(tensor):
+            return bool(value)
+        # Installed models ask such questions to catch overflows; in the user's own model it is a real decision.
+        if is_user_file(asking.f_code.co_filename):
+            raise DataDependent("a branch inside the model depends on values computed on the GPU")
+        self.operators.recorder.warn(_ASSUMED)
+        return False
 
 
 class _ToHost(torch.autograd.Function):
@@ -345,7 +352,9 @@ def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str,
         return bool(func(*args, **kwargs))
     mode.operators.note_read(args[0])
     left, right = (mode.operators.twins.value(t) if mode.is_virtual(t) else t for t in args[:2])
-    return left is not None and right is not None and bool(func(left, right, *args[2:], **kwargs))
+    if left is None or right is None:
+        return passing(caller()) or False
+    return bool(func(left, right, *args[2:], **kwargs))
 
 
 _TENSOR: Any = torch._C.TensorBase

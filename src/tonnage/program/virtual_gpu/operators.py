@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
 from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
+from tonnage.program.virtual_gpu.arguments import parts_of, tensors_in
+from tonnage.program.virtual_gpu.learning import learn_results, learn_update
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.recorder import UNTAGGED, Recorder
-from tonnage.program.virtual_gpu.values import Twins, worth_knowing
+from tonnage.program.virtual_gpu.values import Twins
 
 aten = torch.ops.aten
 functorch: Any = torch._C._functorch
-_LAZY = (UninitializedParameter, UninitializedBuffer)  # have no shape yet
 _LAYOUTS = ("contiguous", "channels_last", "strided")
 # Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
 _MIXES_DEVICES = (
@@ -37,7 +37,6 @@ _MIXES_DEVICES = (
 )
 # CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
 _LAST_OUTPUT_FIRST = {"aten::native_dropout"}
-_DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
 _FILLED_IN_PLACE = {"aten::scatter", "aten::scatter_add", "aten::index_put", "aten::index_add", "aten::index_copy"}
 _VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
 
@@ -120,7 +119,7 @@ class OperatorMode(TorchDispatchMode):
                 tensor = getattr(tensor, tensor.__tensor_flatten__()[0][0])
             if not tensor.is_meta:
                 return None
-            parts = (tensor,) if tensor.layout is torch.strided else _parts(tensor)
+            parts = (tensor,) if tensor.layout is torch.strided else parts_of(tensor)
             if not parts or not torch._C._has_storage(parts[-1]):
                 return None
             reference = self._live.get(parts[-1].untyped_storage()._cdata)
@@ -154,7 +153,7 @@ class OperatorMode(TorchDispatchMode):
             return args[0]
         info = self._info(func)
         if info.fills_in_place and self._fills_fresh_block(args):
-            self._account(info, func, args, kwargs, list(_tensors(args, kwargs)), None)
+            self._account(info, func, args, kwargs, list(tensors_in(args, kwargs)), None)
             return args[0]
         if info.composite is not None:
             with self:
@@ -163,7 +162,7 @@ class OperatorMode(TorchDispatchMode):
             return func(*args, **kwargs)
         if info.collective:
             return distributed.collective(func, args)
-        tensors = list(_tensors(args, kwargs))
+        tensors = list(tensors_in(args, kwargs))
         virtual = [t for t in tensors if t.is_meta and t.untyped_storage()._cdata in self._live]
         if not virtual and not self._creates(kwargs):
             return host.run(func, info.name, args, kwargs)
@@ -176,7 +175,7 @@ class OperatorMode(TorchDispatchMode):
 
     def account(self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Count and record a part of an operator that a rule has taken apart."""
-        self._account(self._info(func), func, args, kwargs, list(_tensors(args, kwargs)), result)
+        self._account(self._info(func), func, args, kwargs, list(tensors_in(args, kwargs)), result)
 
     def _info(self, func: torch._ops.OpOverload) -> _Info:
         info = self._infos.get(func)
@@ -230,10 +229,13 @@ class OperatorMode(TorchDispatchMode):
         module = self.modules.current(phase)
         if info.mutates and phase in (Phase.FORWARD, Phase.SETUP) and not torch.is_grad_enabled():
             self._note_update(inputs)
-        outputs = [] if info.skips_kernel else [t for t in _tensors((result,), {}) if t.is_meta]
+        outputs = [] if info.skips_kernel else [t for t in tensors_in((result,), {}) if t.is_meta]
         for tensor in reversed(outputs) if info.name in _LAST_OUTPUT_FIRST else outputs:
             self._count(tensor, module, phase)
-        self._learn(info, func, args, kwargs, inputs, outputs)
+        if not info.mutates:
+            learn_results(self.twins, info.name, func, args, kwargs, inputs, outputs)
+        elif self.twins and not info.skips_kernel:
+            learn_update(self.twins, info.name, func, args, kwargs, inputs, outputs)
         if info.name in ("aten::_to_copy", "aten::copy_"):
             self._note_copy(info, inputs, outputs, module)
         self.recorder.call(self._signature(info, func, args, kwargs, inputs, outputs), module, phase)
@@ -274,71 +276,6 @@ class OperatorMode(TorchDispatchMode):
         if block is not None and self.recorder.block_tag[block] in (UNTAGGED, Category.PARAMETERS):
             self.recorder.tag(block, Category.PARAMETERS)
             self.on_parameter_update()
-
-    # -- known values -------------------------------------------------------------------------------------------------
-
-    def _learn(
-        self,
-        info: _Info,
-        func: torch._ops.OpOverload,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-    ) -> None:
-        if info.mutates:
-            if self.twins and not info.skips_kernel:
-                self._learn_update(info, func, args, kwargs, inputs, outputs)
-            return
-        if not outputs or not any(worth_knowing(t, info.name in _DATA_SOURCES) for t in outputs):
-            return
-        value = rules.constant(info.name, outputs, args)
-        if value is None and not all(not t.is_meta or self.twins.knows(t.untyped_storage()._cdata) for t in inputs):
-            value = rules.sample(info.name, func, args, kwargs)
-        elif value is None and not info.name.startswith(("aten::empty", "aten::new_empty")):
-            value = rules.compute(func, *self._as_known(args, kwargs))
-        if value is not None:
-            for tensor, known in zip(outputs, _tensors((value,), {}), strict=False):
-                if known.shape == tensor.shape and known.dtype == tensor.dtype:
-                    self.twins.learn(tensor, known)
-
-    def _learn_update(
-        self,
-        info: _Info,
-        func: torch._ops.OpOverload,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-    ) -> None:
-        changed = outputs[0] if outputs else (inputs[0] if inputs else None)
-        if changed is None or not changed.is_meta:
-            return
-        key = changed.untyped_storage()._cdata
-        others = [t for t in inputs if t is not changed and t.is_meta]
-        computable = all(self.twins.knows(t.untyped_storage()._cdata) for t in others)
-        if computable and self.twins.knows(key):
-            rules.compute(func, *self._as_known(args, kwargs))
-        elif computable and info.name in ("aten::fill_", "aten::zero_", "aten::copy_") and worth_knowing(changed):
-            known_args, known_kwargs = self._as_known(args[1:], kwargs)
-            blank = torch.empty(changed.shape, dtype=changed.dtype)
-            value = rules.compute(func, (blank, *known_args), known_kwargs)
-            if value is not None:
-                self.twins.learn(changed, blank)
-        else:
-            self.twins.forget(key)
-
-    def _as_known(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        def known(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return self.twins.value(value) if value.is_meta else value
-            if isinstance(value, list | tuple):
-                return type(value)(known(v) for v in value)
-            if isinstance(value, torch.device):
-                return torch.device("cpu")
-            return value
-
-        return tuple(known(a) for a in args), {k: known(v) for k, v in kwargs.items()}
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
@@ -396,39 +333,17 @@ class OperatorMode(TorchDispatchMode):
         return index
 
 
-def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """All tensors among the arguments; of a sparse tensor, those that it is made of."""
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(value, torch.Tensor):
-            if value.layout is not torch.strided:
-                yield from _parts(value)
-            elif value.__class__ not in _LAZY:
-                yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value, {})
-
-
 def _takes_itself_apart(kind: type) -> bool:
     """Is this a kind of tensor that wraps others (nested, distributed, quantised) and dispatches on its own?"""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
 
 
-def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    if tensor.layout is torch.sparse_coo:
-        return tensor._indices(), tensor._values()
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
-    return ()
-
-
 def _slots(args: Sequence[Any]) -> Iterator[TensorSpec | None]:
     """One entry per tensor argument, None for a missing optional one, so that positions can be read from a Trace."""
     for value in args:
         if isinstance(value, torch.Tensor):
-            yield from (_spec(part) for part in _tensors((value,), {}))
+            yield from (_spec(part) for part in tensors_in((value,), {}))
         elif value is None:
             yield None
         elif isinstance(value, list | tuple):

@@ -25,6 +25,7 @@ class Twins:
 
     def __init__(self) -> None:
         self._flat: dict[int, torch.Tensor] = {}
+        self._guessed: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._flat)
@@ -43,7 +44,11 @@ class Twins:
         typed = flat.view(tensor.dtype) if flat.dtype != tensor.dtype else flat
         return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
-    def learn(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+    def is_guess(self, tensor: torch.Tensor) -> bool:
+        """Is what is known of the tensor only plausible?"""
+        return bool(self._guessed) and tensor.is_meta and tensor.untyped_storage()._cdata in self._guessed
+
+    def learn(self, tensor: torch.Tensor, value: torch.Tensor, *, is_guess: bool = False) -> None:
         """Remember the value of a tensor that fills its storage."""
         storage = tensor.untyped_storage()
         if not worth_knowing(tensor) or storage.nbytes() != tensor.numel() * tensor.element_size():
@@ -51,9 +56,12 @@ class Twins:
         flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
         flat.as_strided(tensor.shape, tensor.stride(), 0).copy_(value)
         self._flat[storage._cdata] = flat
+        if is_guess:
+            self._guessed.add(storage._cdata)
 
     def forget(self, key: int) -> None:
         self._flat.pop(key, None)
+        self._guessed.discard(key)
 
 
 def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
