@@ -1,12 +1,16 @@
 """A capture leaves nothing behind: no file, no process, no changed folder. What a program writes it can read back."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 from capturing import capture_script
+
+from tonnage.program import isolation
 
 pytest.importorskip("torch")
 
@@ -91,6 +95,10 @@ os.remove("config.json")
 assert not os.path.exists("config.json") and "config.json" not in os.listdir(".")
 write("old/c.txt")
 assert sorted(os.listdir("old")) == ["b.txt", "c.txt", "deep"]
+os.rename("old", "renamed")
+assert read("renamed/deep/a.txt") == "a" and read("renamed/c.txt") == "new" and not os.path.exists("old")
+os.replace("renamed", "old")
+assert sorted(os.listdir("old")) == ["b.txt", "c.txt", "deep"] and not os.path.exists("renamed")
 shutil.rmtree("old")
 assert not any(map(os.path.exists, ("old", "old/b.txt", "old/deep/a.txt")))
 os.mkdir("old")
@@ -140,6 +148,45 @@ def test_a_program_may_write_delete_and_rename_and_changes_nothing(tmp_path: Pat
     capture_script(tmp_path / "program", program)
     assert contents(workplace) == before
     assert [p.name for p in (tmp_path / "program").iterdir()] == ["train.py"]
+
+
+PAST_PYTHON = """
+import os, sqlite3, subprocess
+subprocess.run("mkdir -p made/by/shell && echo text > made/by/shell/file && rm old.txt", shell=True, check=True)
+assert open("made/by/shell/file").read() == "text\\n" and not os.path.exists("old.txt")
+database = sqlite3.connect("runs.db")
+database.execute("create table runs (name)")
+database.commit()
+assert subprocess.run(["touch", "%s"]).returncode != 0
+open("made/by/shell/python", "w").close()
+"""
+
+
+def can_isolate(folder: Path) -> bool:
+    command = [sys.executable, "-S", "-E", isolation.__file__, str(folder), ""]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def test_commands_and_compiled_code_change_nothing_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe, workplace, elsewhere = tmp_path / "probe", tmp_path / "workplace", tmp_path / "elsewhere"
+    for folder in (probe, workplace, elsewhere):
+        folder.mkdir()
+    if not can_isolate(probe):
+        pytest.skip("this system has no namespaces for its users")
+    make_workplace(workplace)
+    before = contents(workplace)
+    monkeypatch.chdir(workplace)
+    capture_script(tmp_path / "program", PAST_PYTHON % (elsewhere / "file") + ENDS_ON_THE_GPU)
+    assert contents(workplace) == before
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_folders_to_cover_are_not_nested_and_never_hold_the_scratch(tmp_path: Path) -> None:
+    scratch, work, deep = tmp_path / "tmp" / "scratch", tmp_path / "work", tmp_path / "work" / "deep"
+    for folder in (scratch, deep):
+        folder.mkdir(parents=True)
+    found = isolation.outermost([str(deep), str(work), str(tmp_path), "/", str(scratch.parent)], str(scratch))
+    assert found == [str(work)]
 
 
 STARTING = """

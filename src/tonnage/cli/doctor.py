@@ -26,7 +26,7 @@ def doctor_command(
     """Check this installation: Python, torch, ONNX, NVIDIA driver, catalogue, a capture of a tiny program."""
     findings = [_python(), _package("torch", "pip install torch (a CPU build is enough)"), _catalogue(), _driver()]
     findings.append(_package("onnx", "pip install tonnage[onnx], to read ONNX files"))
-    findings.append(_capture(findings[1]))
+    findings += [_capture(findings[1]), _isolation()]
     if as_json:
         import json
 
@@ -89,6 +89,23 @@ def _capture(torch: Finding) -> Finding:
         except TonnageError as error:
             return Finding("virtual GPU", "broken", error.message, error.hint or "please report this")
     return Finding("virtual GPU", "ok", "a tiny model was followed")
+
+
+def _isolation() -> Finding:
+    """Are writes held back that do not go through Python?"""
+    import subprocess
+    import tempfile
+
+    from tonnage.program import isolation
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-S", "-E", isolation.__file__, folder, ""]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return Finding("isolation", "ok", "whatever a program writes during a capture vanishes")
+    detail = result.stdout.strip() or "failed"
+    hint = "files that a program writes without Python stay; user namespaces, overlayfs and Landlock prevent that"
+    return Finding("isolation", "missing", detail, hint)
 
 
 def _print(findings: list[Finding]) -> None:

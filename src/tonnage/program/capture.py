@@ -20,6 +20,7 @@ import psutil
 
 from tonnage.errors import CaptureError, MissingDependency, UsageError
 from tonnage.hardware import Gpu, find_gpu
+from tonnage.program import isolation
 from tonnage.program.program import Program
 from tonnage.program.trace import Trace
 from tonnage.program.trace_file import read_trace
@@ -82,7 +83,7 @@ def _capture_in_process(program: Program, options: CaptureOptions) -> Trace:
     with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
         request = Path(folder, "request.json")
         request.write_text(json.dumps(_request(program, options, folder)))
-        output = _run(request, options)
+        output = _run(program, request, options)
         return _result(program, Path(folder), output)
 
 
@@ -113,15 +114,18 @@ def pretended(gpu: Gpu) -> dict[str, Any]:
     }
 
 
-def _run(request: Path, options: CaptureOptions) -> str:
+def _run(program: Program, request: Path, options: CaptureOptions) -> str:
     """Run the child to its end; whatever it started ends with it."""
-    command = [options.python, "-m", "tonnage.program.virtual_gpu.child", str(request)]
-    source = str(Path(__file__).parents[2])
+    folder, source = request.parent, str(Path(__file__).parents[2])
+    script_folder = str(Path(program.target).absolute().parent) if program.kind == "script" else ""
+    isolated = [options.python, "-S", "-E", isolation.__file__, str(folder), script_folder]
+    command = [*isolated, options.python, "-m", "tonnage.program.virtual_gpu.child", str(request)]
+    (folder / "tmp").mkdir()
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-    with Path(request.parent, "output.txt").open("w+", errors="replace") as output:
+    with Path(folder, "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, **_QUIET, "PYTHONPATH": path, _MARK: str(request)},
+            env={**os.environ, **_QUIET, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), _MARK: str(request)},
         )  # fmt: skip
         try:
             process.wait(options.timeout_seconds)

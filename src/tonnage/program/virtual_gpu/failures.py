@@ -79,6 +79,11 @@ def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
         return f"{where}: {text}", "install what the program imports into the same environment"
     if isinstance(error, FileNotFoundError):
         return f"{where}: {text}", "the program must find its data as it would when run"
+    if isinstance(error, PermissionError):
+        return (
+            f"{where}: {text}",
+            "in an estimate only the working folder, the script's and the home folder take writes",
+        )
     if isinstance(error, MemoryError):
         return f"{where}: the host's memory is not enough to prepare the program", ""
     return (

@@ -1,12 +1,14 @@
 """Files during a capture: the program may read everything and write nothing.
 
 What it writes goes to a scratch layer that is thrown away; what it reads comes from there if it wrote it before. This
-covers Python's own file functions, through which practically all training code writes.
+covers Python's own file functions, through which practically all training code writes. Folders that an overlay covers
+(`isolation.py`) are left alone.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import importlib
 import io
 import os
@@ -17,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tonnage.program.isolation import COVERED
+
 _PASS_THROUGH = ("/dev/", "/proc/", "/sys/")
 
 
@@ -25,7 +29,8 @@ class ScratchLayer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder / "scratch")
-        self._free_to_use = (*_PASS_THROUGH, str(folder) + os.sep)
+        covered = (place + os.sep for place in os.environ.get(COVERED, "").split(os.pathsep) if place)
+        self._free_to_use = (*_PASS_THROUGH, str(folder) + os.sep, *covered)
         os.makedirs(self._folder, exist_ok=True)
         self._gone: set[str] = set()
         self._os_stat, self._os_mkdir, self._os_open = os.stat, os.mkdir, os.open
@@ -185,13 +190,29 @@ class ScratchLayer:
         def function(source: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
             full = self._absolute(source)
             kept = original.__name__ in ("link", "symlink")
-            where = source if kept and original.__name__ == "symlink" else self._to_write(source, copy=True)
+            is_real = full is None or (full not in self._gone and self._exists(full))
+            if not kept and is_real and os.path.isdir(source):
+                return _move_folder(source, target, original if full is None else None)
+            where = source if original.__name__ == "symlink" else self._to_write(source, copy=True)
             result = original(where, self._to_write(target), *args, **kwargs)
             if full is not None and not kept:
                 self._gone.add(full)
             return result
 
         return function
+
+
+def _move_folder(source: Any, target: Any, rename: Callable[..., Any] | None) -> None:
+    """Folders that are really there cannot be renamed, neither into the scratch layer nor within an overlay."""
+    try:
+        if rename is not None:
+            rename(source, target)
+            return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(source)
 
 
 class _Entry(os.PathLike[str]):
