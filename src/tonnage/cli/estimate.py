@@ -70,7 +70,7 @@ def _sizes(pairs: list[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or not value.isdigit() or int(value) < 1:
+        if not name or not value.isdigit():
             raise UsageError(f"--size {pair} is not NAME=N", "for example: --size sequence=128")
         sizes[name] = int(value)
     return sizes

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tonnage.estimate.estimate import Estimate, Report
+from tonnage.estimate.batches import format_batch
+from tonnage.estimate.estimate import Estimate, Report, operation
 from tonnage.units import format_bytes
 
 _BAR = 10
@@ -64,7 +65,7 @@ def _peak(estimate: Estimate) -> Text:
     for tensor in estimate.largest[:3]:
         shape = "x".join(map(str, tensor.shape)) or tensor.category
         place = f" in {tensor.module}" if tensor.module else ""
-        text.append(f"\n  {format_bytes(tensor.bytes):>9}  {tensor.operator.removeprefix('aten::')} {shape}{place}")
+        text.append(f"\n  {format_bytes(tensor.bytes):>9}  {operation(tensor.operator)} {shape}{place}")
     return text.append("\n")
 
 
@@ -95,7 +96,7 @@ def _gpus(report: Report) -> Table:
             format_bytes(estimate.peak_reserved_bytes.value),
         ]
         if searched:
-            row.append("" if estimate.max_batch is None else f"{estimate.max_batch:,}")
+            row.append(format_batch(estimate.max_batch))
         table.add_row(*row, *([_failure(estimate)] if fails else []))
     return table
 
@@ -110,5 +111,5 @@ def _failure(estimate: Estimate) -> str:
     moment = estimate.out_of_memory
     if moment is None:
         return ""
-    where = moment.module or moment.operator.removeprefix("aten::")
-    return f"step {moment.step}, {moment.phase}, {where}"
+    where = moment.module or operation(moment.operator)
+    return ", ".join(part for part in (f"step {moment.step}", moment.phase, where) if part)

@@ -12,6 +12,13 @@ from tonnage.program.trace import Trace
 LARGEST_SEARCHED = 1 << 20
 
 
+def format_batch(batch: int | None) -> str:
+    """The largest batch for people; where the search ended, more may fit."""
+    if batch is None:
+        return ""
+    return f"{batch:,}" if batch < LARGEST_SEARCHED else f"{batch:,} or more"
+
+
 class BatchSearch:
     """Looks for the largest batch on any GPU; evaluations are shared between GPUs of one architecture."""
 

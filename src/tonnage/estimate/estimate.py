@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_COPIES = {"tonnage::h2d": "copy to the GPU", "tonnage::d2h": "copy to the host"}
+
+
+def operation(name: str) -> str:
+    """An operator's name for people."""
+    return _COPIES.get(name) or name.removeprefix("aten::")
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:

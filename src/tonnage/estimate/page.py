@@ -13,7 +13,8 @@ from importlib.resources import files
 from math import log
 
 from tonnage import __version__
-from tonnage.estimate.estimate import Estimate, Interval, OutOfMemoryMoment, Report
+from tonnage.estimate.batches import format_batch
+from tonnage.estimate.estimate import Estimate, Interval, OutOfMemoryMoment, Report, operation
 from tonnage.estimate.page_charts import (
     category_class,
     curve_data,
@@ -205,7 +206,7 @@ def _tensor_table(estimate: Estimate) -> str:
         f"<tr><td>{format_bytes(tensor.bytes)}</td><td>{percent(tensor.bytes, total)}</td>"
         f'<td class="text"><i class="swatch {category_class(tensor.category)}"></i>{words(tensor.category)}</td>'
         f'<td class="text path"><code>{escape(tensor.module)}</code></td>'
-        f'<td class="text"><code>{escape(tensor.operator)}</code></td>'
+        f'<td class="text"><code>{escape(operation(tensor.operator))}</code></td>'
         f'<td class="text">{shape_words(tensor.shape)}</td><td class="text">{escape(tensor.dtype)}</td></tr>'
         for tensor in sorted(estimate.largest, key=lambda tensor: -tensor.bytes)
     )
@@ -270,7 +271,7 @@ def _gpu_table(estimates: tuple[Estimate, ...] | list[Estimate]) -> str:
 
 def _gpu_row(estimate: Estimate, batches: bool) -> str:
     need, usable = estimate.device_bytes, estimate.usable_bytes
-    batch = "–" if estimate.max_batch is None else f"{estimate.max_batch:,}"
+    batch = format_batch(estimate.max_batch) or "–"
     cells = [
         f'<th scope="row" role="rowheader" class="gpu">{escape(estimate.gpu)}</th>',
         f'<td role="cell" class="usable number" data-sort="{usable}">{format_bytes(usable)}</td>',
@@ -311,9 +312,9 @@ def _verdict(estimate: Estimate) -> str:
 
 def _moment(moment: OutOfMemoryMoment) -> str:
     """Where it fails: `step 1, forward, layer4.2.conv2, asked for 98 MiB`."""
-    place = moment.module or moment.operator
+    place = moment.module or operation(moment.operator)
     where = ", ".join(filter(None, (f"step {moment.step}", words(moment.phase), f"<code>{escape(place)}</code>")))
-    operator = f"{escape(moment.operator)}, " if moment.module and moment.operator else ""
+    operator = f"{escape(operation(moment.operator))}, " if moment.module and moment.operator else ""
     return (
         f"{where}, asked for {format_bytes(moment.requested_bytes)} <small>{operator}"
         f"{format_bytes(moment.allocated_bytes)} allocated, {format_bytes(moment.reserved_bytes)} reserved</small>"

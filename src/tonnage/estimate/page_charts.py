@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from math import ceil, log2
 
-from tonnage.estimate.estimate import Estimate, MemoryCurve, PeakTensor
+from tonnage.estimate.estimate import Estimate, MemoryCurve, PeakTensor, operation
 from tonnage.units import format_bytes
 
 # From the bottom of the stack to its top: what stays for the whole run comes first, so that the upper bands stand on
@@ -252,12 +252,12 @@ def groups_at_peak(estimate: Estimate) -> dict[str, list[Tile]]:
 
 
 def _label(tensor: PeakTensor) -> str:
-    text = tensor.module or tensor.operator or "unnamed"
+    text = tensor.module or operation(tensor.operator) or "unnamed"
     return text if len(text) <= 40 else "…" + text[-38:]
 
 
 def describe(tensor: PeakTensor) -> str:
-    parts = (tensor.module, tensor.operator, f"{shape_words(tensor.shape)} {tensor.dtype}")
+    parts = (tensor.module, operation(tensor.operator), f"{shape_words(tensor.shape)} {tensor.dtype}")
     return ", ".join(part for part in parts if part.strip())
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
+from tonnage.errors import InvalidFile
 from tonnage.estimate.convolution import convolution_workspace
 from tonnage.estimate.recurrent import recurrent_workspace
 from tonnage.estimate.reductions import reduction_scratch
@@ -51,12 +52,16 @@ def typical(gpu: Gpu) -> Gpu:
 
 def temporaries(operator: Operator, gpu: Gpu, origin: Origin) -> tuple[int, ...]:
     """Sizes of the blocks that an operator allocates and frees before it returns."""
-    if operator.name in CONVOLUTIONS:
-        return convolution_workspace(
-            operator, gpu, benchmark=origin.cudnn_benchmark, allow_tf32=origin.cudnn_allow_tf32
-        )
-    formula = _FORMULAS.get(operator.name)
-    return tuple(size for size in formula(operator, gpu) if size) if formula else ()
+    try:
+        if operator.name in CONVOLUTIONS:
+            return convolution_workspace(
+                operator, gpu, benchmark=origin.cudnn_benchmark, allow_tf32=origin.cudnn_allow_tf32
+            )
+        formula = _FORMULAS.get(operator.name)
+        return tuple(size for size in formula(operator, gpu) if size) if formula else ()
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        # No program does this; a trace that was not written by Tonnage can say anything.
+        raise InvalidFile(f"the trace holds a call of {operator.name} that makes no sense") from None
 
 
 def returned_late(operator: Operator) -> int:
