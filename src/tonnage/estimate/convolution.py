@@ -33,7 +33,9 @@ POINTWISE_HALF_CHUNK = 4096  # the same with one tap; fp32 as above
 TILE, SMALL_TILE = 128, 64  # channels on a side of a weight gradient's tile; the small one where there are no more
 HALF_SHARE = 10 / 11  # of the multiprocessors that half-precision weight gradients split for
 FULL = 0.9  # a last wave of tiles that occupies this share of the multiprocessors is not split
-WAITING_TILES, WAITING_OUTPUTS, WAITING_RATIO, WAITING_PIXELS = 112, range(96, 257), 2, 4096  # see `_waiting_tiles`
+WAITING_CHANNELS, WAITING_OUTPUTS, WAITING_TAPS, WAITING_PIXELS = 128, range(96, 257), range(9, 26), 4096  # see
+WAITING_TILES, FEW_WAITING_TILES, DEEP_CHANNELS, TUNED_BATCH = 112, 96, 256, 32  # `_waiting_tiles`
+WAITING_WIDE, WAITING_MOST_PIXELS = 193, 10000  # with as many outputs, only up to so many pixels
 PAIR_CHANNELS, PAIR_PIXELS = 256, 50000  # half-precision weight gradients of this size take two tiles at a time
 WINOGRAD_PAIRS, WINOGRAD_PIXELS, WINOGRAD_COVER, WINOGRAD_CHANNELS = 74000, 8192, 1.2, 10  # limits of such kernels
 DEPTHWISE_PADDING = 4  # channels per group to which cuDNN pads a depthwise convolution that it has no kernel for
@@ -179,10 +181,18 @@ def _spatial(problem: _Problem, kind: _Kind, gpu: Gpu) -> int:
 
 
 def _waiting_tiles(problem: _Problem) -> int:
-    """fp32 kernels that turn many channels into few split their last tiles, whose parts wait to be added."""
-    pixels = problem.batch * prod(problem.output_shape)
-    many = problem.c >= WAITING_RATIO * problem.k and problem.k in WAITING_OUTPUTS and pixels >= WAITING_PIXELS
-    return WAITING_TILES * TILE * TILE * 4 if many and not problem.half and not problem.channels_last else 0
+    """fp32 kernels whose last tiles are computed by several multiprocessors each, and wait to be added.
+
+    Of 128 multiprocessors all but one per tile write such a part: measured were 64, 96, 112, 120 or 128 parts. cuDNN takes
+    another kernel where batch and channels are those of well-known networks.
+    """
+    pixels, few = problem.batch * prod(problem.output_shape), problem.k < WAITING_WIDE
+    suits = problem.c >= WAITING_CHANNELS and problem.k in WAITING_OUTPUTS and problem.taps in WAITING_TAPS
+    sized = pixels >= WAITING_PIXELS and (few or pixels <= WAITING_MOST_PIXELS or problem.c >= 4 * problem.k)
+    unusual = problem.c >= 2 * problem.k or problem.batch % TUNED_BATCH
+    if problem.half or problem.channels_last or not (suits and sized and unusual):
+        return 0
+    return (WAITING_TILES if problem.c >= DEEP_CHANNELS else FEW_WAITING_TILES) * TILE * TILE * 4
 
 
 def _winograd(problem: _Problem) -> int:
