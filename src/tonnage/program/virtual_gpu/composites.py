@@ -80,6 +80,14 @@ def _dropout(tensor: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return aten.native_dropout(tensor, p, True)[0]  # type: ignore[no-any-return]
 
 
+@override("one_hot")
+def _one_hot(classes: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """CUDA writes ones into zeros; for meta tensors torch compares with all classes instead."""
+    count = num_classes if num_classes != -1 else int(classes.max().item()) + 1
+    ones: torch.Tensor = classes.new_zeros((*classes.shape, count))
+    return ones.scatter_(-1, classes.unsqueeze(-1), 1)
+
+
 @override("isfinite")
 def _isfinite(tensor: torch.Tensor) -> torch.Tensor:
     return aten.isnan(tensor).logical_not()  # type: ignore[no-any-return]
