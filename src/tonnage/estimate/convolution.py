@@ -165,6 +165,8 @@ def _on_tensor_cores(problem: _Problem, gpu: Gpu, allow_tf32: bool) -> bool:
 
 def _spatial(problem: _Problem, kind: _Kind, gpu: Gpu) -> int:
     """Kernels of more than one tap: operands converted to NHWC, unless a direct kernel takes NCHW."""
+    if kind is not _Kind.FORWARD and problem.kernel == problem.input_shape and prod(problem.output_shape) == 1:
+        return 0  # one window over the whole image: gradients are plain matrix products
     direct = _direct(problem, kind)
     if direct and (not problem.channels_last or kind is _Kind.WEIGHT):
         return 0
