@@ -27,3 +27,11 @@ def caller() -> FrameType:
     while frame.f_back is not None and frame.f_code.co_filename.startswith((_OURS, _TORCH)):
         frame = frame.f_back
     return frame
+
+
+def asker() -> FrameType:
+    """The innermost frame outside Tonnage, which may be torch's own code."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame

@@ -10,11 +10,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-from tonnage.program.virtual_gpu.callers import caller, is_user_file
+from tonnage.program.virtual_gpu.callers import asker, caller, is_user_file
 from tonnage.program.virtual_gpu.errors import DataDependent
-from tonnage.program.virtual_gpu.guards import passing
+from tonnage.program.virtual_gpu.guards import chooses_number, passing, repeats
 from tonnage.program.virtual_gpu.operators import OperatorMode
-from tonnage.program.virtual_gpu.values import Unknown
+from tonnage.program.virtual_gpu.values import FULL_MASK, Basis, Unknown
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -101,23 +101,34 @@ class DeviceMode(TorchFunctionMode):
 
     def scalar(self, tensor: torch.Tensor) -> Any:
         self.operators.note_read(tensor)
-        known = self.operators.twins.value(tensor)
+        twins = self.operators.twins
+        known = twins.value(tensor)
         if known is not None:
+            if twins.basis(tensor) is Basis.BOUND:
+                self.operators.recorder.warn(FULL_MASK)
             return known.item()
         if tensor.numel() != 1:
             raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
         return True if tensor.dtype == torch.bool else Unknown(1.0)
 
     def truth(self, tensor: torch.Tensor) -> bool:
-        value = self.scalar(tensor)
         twins = self.operators.twins
-        if twins.value(tensor) is not None and not twins.is_guess(tensor):
-            return bool(value)
+        basis, is_known = twins.basis(tensor), twins.value(tensor) is not None
+        inside = self.operators.modules.depth > 0
+        if is_known and basis is Basis.FACT:
+            return bool(self.scalar(tensor))
         asking = caller()
-        if (outcome := passing(asking)) is not None:
-            return outcome
-        if self.operators.modules.depth == 0 or twins.is_guess(tensor):
-            return bool(value)
+        for frame in (asker(), asking):  # torch makes checks of its own
+            if (outcome := passing(frame)) is not None:
+                return outcome
+        if (basis is Basis.BOUND or (inside and not is_known)) and repeats(asking):
+            raise DataDependent("a loop goes on for as long as values on the GPU say")
+        value = bool(self.scalar(tensor))
+        if is_known or not inside or chooses_number(asking):
+            return value
+        if tensor.dtype is not torch.bool:  # `count or 1`: a computed number is hardly ever zero
+            self.operators.recorder.warn(FULL_MASK)
+            return True
         # Installed models ask such questions to catch overflows; in the user's own model it is a real decision.
         if is_user_file(asking.f_code.co_filename):
             raise DataDependent("a branch inside the model depends on values computed on the GPU")
@@ -358,6 +369,7 @@ def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str,
 
 
 _TENSOR: Any = torch._C.TensorBase
+_EQUALITIES = {torch.eq, torch.ne, torch.Tensor.eq, torch.Tensor.ne, _TENSOR.__eq__, _TENSOR.__ne__}
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 
 
@@ -368,13 +380,18 @@ def _compare_numbers(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: d
     """`if loss > limit`: outside the model it is decided by the value that `.item()` would have given."""
     result = func(*args, **kwargs)
     twins = mode.operators.twins
-    if mode.operators.modules.depth or not mode.is_virtual(result) or result.numel() != 1:
+    if not mode.is_virtual(result) or result.numel() != 1:
+        return result
+    # Inside, it is a real decision; but a number that was computed is zero only in degenerate cases.
+    inside = mode.operators.modules.depth > 0
+    if inside and not (func in _EQUALITIES and len(args) == 2 and isinstance(args[1], int | float) and args[1] == 0):
         return result
     if torch._C._functorch.is_functorch_wrapped_tensor(result):  # inside `vmap` there are no branches
         return result
     if twins.value(result) is None:
         sides = [_plausible(mode, side) for side in (*args, *kwargs.values())]
-        twins.learn(result, torch.as_tensor(func(*sides)).reshape(result.shape))
+        basis = Basis.BOUND if inside else Basis.FACT
+        twins.learn(result, torch.as_tensor(func(*sides)).reshape(result.shape), basis)
     return result
 
 

@@ -35,14 +35,33 @@ def passing(frame: FrameType) -> bool | None:
     return None
 
 
+def repeats(frame: FrameType) -> bool:
+    """Is the frame at the condition of a `while` loop?"""
+    loops = (node.test for node in ast.walk(_parsed(frame.f_code.co_filename)) if isinstance(node, ast.While))
+    return any(test.lineno <= frame.f_lineno <= (test.end_lineno or test.lineno) for test in loops)
+
+
+def chooses_number(frame: FrameType) -> bool:
+    """Does the frame call `max` or `min`? They ask for the truth of a comparison, but either outcome is a number."""
+    for place, (line, _, column, _) in enumerate(frame.f_code.co_positions()):
+        if 2 * place == frame.f_lasti and line is not None and column is not None:
+            text = linecache.getline(frame.f_code.co_filename, line).encode()[column:]
+            return text.startswith((b"max(", b"min("))
+    return False
+
+
+@cache
+def _parsed(filename: str) -> ast.AST:
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return ast.Module(body=[], type_ignores=[])
+
+
 @cache
 def _checks(filename: str) -> tuple[tuple[int, int, bool], ...]:
     """First line, last line and passing outcome of the condition of every check in a file."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except SyntaxError:
-        return ()
-    return tuple(_conditions(tree))
+    return tuple(_conditions(_parsed(filename)))
 
 
 def _conditions(tree: ast.AST) -> Iterator[tuple[int, int, bool]]:

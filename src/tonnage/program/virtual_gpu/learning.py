@@ -8,30 +8,27 @@ from typing import Any
 import torch
 
 from tonnage.program.virtual_gpu.arguments import tensors_in
-from tonnage.program.virtual_gpu.values import Twins, worth_knowing
+from tonnage.program.virtual_gpu.values import MOST_INTEGERS, Basis, Twins, worth_knowing
 
 _DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
-_NEVER = {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"}
+# True of every sane run: no number is NaN or infinite.
+_CERTAIN = {
+    "aten::isnan": False, "aten::isinf": False, "aten::isposinf": False, "aten::isneginf": False, "aten::isfinite": True,
+}  # fmt: skip
 # Integers that a program derives from unknown numbers; a draw from random numbers is as good as any.
 _CHOICES = {
-    "aten::argmax",
-    "aten::argmin",
-    "aten::topk",
-    "aten::sort",
-    "aten::argsort",
-    "aten::multinomial",
-    "aten::max",
+    "aten::argmax", "aten::argmin", "aten::topk", "aten::sort", "aten::argsort", "aten::multinomial", "aten::max",
     "aten::min",
-}
+}  # fmt: skip
+_MOST_SAMPLED = 1 << 22
 # Tensors filled with one number, whatever tensor they are made after: the number, or two more than its position.
 _FILLED = {
     "aten::new_zeros": 0, "aten::zeros_like": 0, "aten::new_ones": 1, "aten::ones_like": 1, "aten::full_like": 3,
     "aten::new_full": 4,
 }  # fmt: skip
-_MOST_FILLED = 1 << 12
-# Programs check their numbers: all are valid, none is bad.
-_CHECKS = {"aten::all": True, "aten::any": False, "aten::_is_all_true": True, "aten::_is_any_true": False}
-_MOST_SAMPLED = 1 << 22
+_QUESTIONS = {"aten::all", "aten::any", "aten::_is_all_true", "aten::_is_any_true"}  # about masks
+_COUNTS = {"aten::sum", "aten::count_nonzero"}
+_KEEP_MASKS = {"aten::_to_copy", "aten::mul", "aten::clone", "aten::logical_and", "aten::bitwise_and"}
 
 
 def learn_results(
@@ -44,18 +41,23 @@ def learn_results(
     outputs: list[torch.Tensor],
 ) -> None:
     """Learn what an operator returned, where anything is worth knowing."""
-    if not outputs or not any(worth_knowing(t, name in _DATA_SOURCES) for t in outputs):
+    if not outputs:
         return
-    is_guess = False
-    value = _constant(name, outputs, args)
-    if value is None and not all(not t.is_meta or twins.knows(t.untyped_storage()._cdata) for t in inputs):
-        value, is_guess = _sample(name, func, args, kwargs), True
-    elif value is None and not name.startswith(("aten::empty", "aten::new_empty")):
-        value, is_guess = _compute(func, *_as_known(twins, args, kwargs)), any(map(twins.is_guess, inputs))
+    if name in _KEEP_MASKS and all(map(twins.is_mask, inputs)):
+        twins.mark_mask(outputs[0])
+    if outputs[0].dtype is not torch.bool and not any(worth_knowing(t, name in _DATA_SOURCES) for t in outputs):
+        return
+    basis = Basis.FACT
+    value = _constant(name, inputs, outputs, args)
+    if value is None and all(not t.is_meta or twins.knows(t.untyped_storage()._cdata) for t in inputs):
+        value = _derived(twins, name, func, args, kwargs, inputs, outputs)
+        basis = max(map(twins.basis, inputs), default=Basis.FACT)
+    elif value is None:
+        value, basis = _assumed(twins, name, func, args, kwargs, outputs)
     if value is not None:
         for tensor, known in zip(outputs, tensors_in((value,), {}), strict=False):
-            if known.shape == tensor.shape and known.dtype == tensor.dtype:
-                twins.learn(tensor, known, is_guess=is_guess)
+            if (known.dim() == 0 or known.shape == tensor.shape) and known.dtype == tensor.dtype:
+                twins.learn(tensor, known, basis)
 
 
 def learn_update(
@@ -75,20 +77,25 @@ def learn_update(
     others = [t for t in inputs if t is not changed and t.is_meta]
     computable = all(twins.knows(t.untyped_storage()._cdata) for t in others)
     if computable and twins.knows(key):
+        twins.spread(changed)
         _compute(func, *_as_known(twins, args, kwargs))
     elif computable and name in ("aten::fill_", "aten::zero_", "aten::copy_") and worth_knowing(changed):
         known_args, known_kwargs = _as_known(twins, args[1:], kwargs)
         blank = torch.empty(changed.shape, dtype=changed.dtype)
         if _compute(func, (blank, *known_args), known_kwargs) is not None:
-            twins.learn(changed, blank, is_guess=any(map(twins.is_guess, others)))
+            twins.learn(changed, blank, max(map(twins.basis, others), default=Basis.FACT))
     else:
         twins.forget(key)
 
 
-def _as_known(twins: Twins, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _as_known(
+    twins: Twins, args: Sequence[Any], kwargs: dict[str, Any], *, shaped: bool = True
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with values instead of virtual tensors, either as large or as the single number that they are."""
+
     def known(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return twins.value(value) if value.is_meta else value
+            return twins.number(value) if not shaped else twins.value(value) if value.is_meta else value
         if isinstance(value, list | tuple):
             return type(value)(known(v) for v in value)
         if isinstance(value, torch.device):
@@ -98,28 +105,69 @@ def _as_known(twins: Twins, args: Sequence[Any], kwargs: dict[str, Any]) -> tupl
     return tuple(known(a) for a in args), {k: known(v) for k, v in kwargs.items()}
 
 
-def _constant(name: str, outputs: list[torch.Tensor], args: Sequence[Any] = ()) -> torch.Tensor | None:
-    """Values that hold for every sane run: nothing is NaN, everything is finite, ones are ones."""
+def _constant(
+    name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor], args: Sequence[Any]
+) -> torch.Tensor | None:
+    """The one number that all elements are in every sane run: nothing is NaN, ones are ones."""
+    value: Any = _CERTAIN.get(name)
+    if name == "aten::ne" and len(inputs) == 2 and _is_same(*inputs):
+        value = False  # only NaN differs from itself
     position = _FILLED.get(name)
-    if position is not None and outputs[0].numel() <= _MOST_FILLED:
+    if position is not None and worth_knowing(outputs[0]):
         value = position if position in (0, 1) else args[position - 2]
-        known = isinstance(value, bool | int | float)
-        return torch.full(outputs[0].shape, value, dtype=outputs[0].dtype) if known else None
-    if name in _NEVER:
-        return torch.zeros(outputs[0].shape, dtype=torch.bool)
-    if name == "aten::isfinite":
-        return torch.ones(outputs[0].shape, dtype=torch.bool)
-    return None
+    return torch.tensor(value, dtype=outputs[0].dtype) if isinstance(value, bool | int | float) else None
 
 
-def _sample(name: str, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A plausible choice (routing, sampled token) where the operator chooses among numbers that nobody knows."""
-    if name in _CHECKS:
-        tensor = torch.full((), _CHECKS[name]).expand(args[0].shape)
-        return _compute(func, (tensor, *args[1:]), kwargs)
-    if name not in _CHOICES or args[0].numel() > _MOST_SAMPLED or not args[0].is_floating_point():
+def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left is right or (
+        left.is_meta
+        and right.is_meta
+        and left.untyped_storage()._cdata == right.untyped_storage()._cdata
+        and (left.shape, left.stride(), left.storage_offset()) == (right.shape, right.stride(), right.storage_offset())
+    )
+
+
+def _derived(
+    twins: Twins,
+    name: str,
+    func: torch._ops.OpOverload,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+) -> Any:
+    """The result, computed on the host. Tensors of one number only are not written out for it where that can be avoided."""
+    if name.startswith(("aten::empty", "aten::new_empty")):
         return None
-    return _compute(func, (torch.rand(args[0].shape, dtype=torch.float32), *args[1:]), kwargs)
+    numbers = [twins.number(tensor) for tensor in inputs]
+    if inputs and all(number is not None for number in numbers):
+        if torch.Tag.pointwise in func.tags or name in ("aten::_to_copy", "aten::clone"):
+            return _compute(func, *_as_known(twins, args, kwargs, shaped=False))
+        if name in _QUESTIONS and outputs[0].dtype is torch.bool:
+            return numbers[0].bool()  # type: ignore[union-attr]
+    if any(tensor.numel() > MOST_INTEGERS for tensor in inputs):
+        return None
+    return _compute(func, *_as_known(twins, args, kwargs))
+
+
+def _assumed(
+    twins: Twins,
+    name: str,
+    func: torch._ops.OpOverload,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    outputs: list[torch.Tensor],
+) -> tuple[Any, Basis]:
+    """What unknown masks answer, which are taken to be true everywhere, and a plausible choice (routing, sampled token)
+    where an operator chooses among numbers that nobody knows."""
+    if name in _QUESTIONS:
+        return torch.ones(outputs[0].shape, dtype=outputs[0].dtype), Basis.BOUND
+    if name in _COUNTS and twins.is_mask(args[0]) and outputs[0].numel():
+        count = args[0].numel() // outputs[0].numel()
+        return torch.full(outputs[0].shape, count, dtype=outputs[0].dtype), Basis.BOUND
+    if name not in _CHOICES or args[0].numel() > _MOST_SAMPLED or not args[0].is_floating_point():
+        return None, Basis.FACT
+    return _compute(func, (torch.rand(args[0].shape, dtype=torch.float32), *args[1:]), kwargs), Basis.CHOICE
 
 
 def _compute(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,32 +3,44 @@
 Tensors on the virtual GPU have no data. Yet programs look at some of them: token ids, masks, lengths, routing decisions.
 Small integer and boolean tensors (and very small float ones) therefore keep a *twin*, a real copy on the host with the
 same storage layout, for as long as everything that went into them was known. What nobody can know is `Unknown`: it may
-be printed, summed and compared, but not used as a size or to choose a branch of the model.
+be printed, summed and compared, but not used as a size or to choose a branch of the model. Unknown masks are taken to
+select everything, with a warning: that is the most that a program can need.
 """
 
 from __future__ import annotations
 
 import linecache
 import re
+from enum import IntEnum
 
 import torch
 
 from tonnage.program.virtual_gpu.callers import caller
 
+FULL_MASK = "a selection by values on the GPU is not known; the largest possible was assumed"
 MOST_INTEGERS = 1 << 22
 MOST_FLOATS = 1 << 20  # a causal mask over 1024 tokens
 MOST_DATA = 1 << 12  # floats that come from a data set or a random generator: nobody decides anything by them
 
 
+class Basis(IntEnum):
+    """How much a known value is worth."""
+
+    FACT = 0
+    CHOICE = 1  # one of many that are equally plausible, such as a sampled token
+    BOUND = 2  # what holds if an unknown mask selects everything
+
+
 class Twins:
-    """Real values behind virtual storages, by the storage's address."""
+    """Real values behind virtual storages, by the storage's address: a flat copy, or one number that all elements are."""
 
     def __init__(self) -> None:
         self._flat: dict[int, torch.Tensor] = {}
-        self._guessed: set[int] = set()
+        self._basis: dict[int, Basis] = {}  # of what is no fact
+        self._masks: set[int] = set()  # storages of unknown zeros and ones
 
     def __bool__(self) -> bool:
-        return bool(self._flat)
+        return bool(self._flat) or bool(self._masks)
 
     def knows(self, key: int) -> bool:
         return key in self._flat
@@ -41,27 +53,60 @@ class Twins:
             return None
         if flat is None:
             return None
+        if flat.dim() == 0:
+            return flat.expand(tensor.shape) if flat.dtype == tensor.dtype else None
         typed = flat.view(tensor.dtype) if flat.dtype != tensor.dtype else flat
         return typed.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
-    def is_guess(self, tensor: torch.Tensor) -> bool:
-        """Is what is known of the tensor only plausible?"""
-        return bool(self._guessed) and tensor.is_meta and tensor.untyped_storage()._cdata in self._guessed
+    def number(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The one number that all elements of a tensor are."""
+        if not tensor.is_meta:
+            return tensor if tensor.dim() == 0 else None
+        flat = self._flat.get(tensor.untyped_storage()._cdata)
+        return flat if flat is not None and flat.dim() == 0 and flat.dtype == tensor.dtype else None
 
-    def learn(self, tensor: torch.Tensor, value: torch.Tensor, *, is_guess: bool = False) -> None:
-        """Remember the value of a tensor that fills its storage."""
+    def basis(self, tensor: torch.Tensor) -> Basis:
+        if not self._basis or not tensor.is_meta:
+            return Basis.FACT
+        return self._basis.get(tensor.untyped_storage()._cdata, Basis.FACT)
+
+    def learn(self, tensor: torch.Tensor, value: torch.Tensor, basis: Basis = Basis.FACT) -> None:
+        """Remember the value of a tensor that fills its storage; a single number stands for all elements."""
         storage = tensor.untyped_storage()
-        if not worth_knowing(tensor) or storage.nbytes() != tensor.numel() * tensor.element_size():
+        if storage.nbytes() != tensor.numel() * tensor.element_size():
             return
-        flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
-        flat.as_strided(tensor.shape, tensor.stride(), 0).copy_(value)
-        self._flat[storage._cdata] = flat
-        if is_guess:
-            self._guessed.add(storage._cdata)
+        if value.dim() == 0 and tensor.dim() > 0:
+            self._flat[storage._cdata] = value
+        elif worth_knowing(tensor):
+            flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
+            flat.as_strided(tensor.shape, tensor.stride(), 0).copy_(value)
+            self._flat[storage._cdata] = flat
+        else:
+            return
+        if basis is not Basis.FACT:
+            self._basis[storage._cdata] = basis
+
+    def spread(self, tensor: torch.Tensor) -> None:
+        """Before some elements change: give each of them a value of its own, or forget them."""
+        storage = tensor.untyped_storage()
+        flat, count = self._flat.get(storage._cdata), storage.nbytes() // tensor.element_size()
+        if flat is not None and flat.dim() == 0:
+            if count > MOST_INTEGERS:
+                self.forget(storage._cdata)
+            else:
+                self._flat[storage._cdata] = flat.expand(count).clone()
+
+    def is_mask(self, tensor: torch.Tensor) -> bool:
+        """Does a tensor, known or not, hold nothing but zeros and ones?"""
+        return tensor.dtype is torch.bool or (tensor.is_meta and tensor.untyped_storage()._cdata in self._masks)
+
+    def mark_mask(self, tensor: torch.Tensor) -> None:
+        self._masks.add(tensor.untyped_storage()._cdata)
 
     def forget(self, key: int) -> None:
         self._flat.pop(key, None)
-        self._guessed.discard(key)
+        self._basis.pop(key, None)
+        self._masks.discard(key)
 
 
 def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
