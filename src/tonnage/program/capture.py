@@ -31,6 +31,7 @@ MOST_BATCH = 10_000_000
 _QUIET = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "MLFLOW_TRACKING_URI": "", "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false", "PYTHONDONTWRITEBYTECODE": "1", "CLEARML_OFFLINE_MODE": "1",
+    "PYTORCH_JIT": "0",  # see `_no_scripts` in virtual_gpu/patches.py; classes that derive from ScriptModule need it early
 }  # fmt: skip
 _MARK = "TONNAGE_CAPTURE"  # tells the processes that a capture started, whatever became of their parents
 _ENDING_SECONDS = 5.0

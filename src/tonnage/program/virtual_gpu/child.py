@@ -158,10 +158,14 @@ def _follow(virtual: VirtualGpu, request: dict[str, Any]) -> None:
     except SystemExit as end:
         if end.code not in (None, 0) and not virtual.loop.enough:
             raise
-    except Exception:
+    except Exception as error:
         # What comes after the loop is not worth failing for: the epochs were cut short, results may be missing.
         if not virtual.loop.enough:
             raise
+        reason, _ = failures.explain(error, request)
+        virtual.recorder.warn(
+            f"after {virtual.recorder.steps} steps the program failed, what follows was not seen: {reason}"
+        )
     virtual.loop.close()
 
 

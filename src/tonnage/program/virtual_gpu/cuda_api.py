@@ -126,6 +126,8 @@ class CudaApi:
         cuda.is_bf16_supported = lambda including_emulation=True: bool(including_emulation) or major >= 8
         cuda.get_rng_state = lambda device="cuda": self._generator_state.clone()
         cuda.get_rng_state_all = lambda: [self._generator_state.clone()]
+        for name in ("get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all"):
+            setattr(cuda.random, name, getattr(cuda, name))
         cuda.Stream = cuda.ExternalStream = Stream
         cuda.Event = Event
         cuda.stream = self._stream_context
@@ -142,6 +144,7 @@ class CudaApi:
         self._install_accelerator(cuda)
         torch.version.cuda = "13.0"
         torch._C._cuda_getDeviceCount = lambda: 1  # type: ignore[attr-defined]
+        torch._C._cuda_getDevice = lambda: 0  # type: ignore[attr-defined]
         torch.Generator = _Generator  # type: ignore[misc, assignment]
 
     def _install_memory(self, cuda: Any) -> None:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
@@ -68,8 +69,8 @@ class DeviceMode(TorchFunctionMode):
                 self._refuse_unknown_sizes(value)
             elif isinstance(value, Unknown):
                 operator.index(value)
-            elif self.is_virtual(value) and value.dim() == 0:
-                operator.index(self.scalar(value))
+            elif self.is_virtual(value) and value.dim() == 0 and isinstance(number := self.scalar(value), Unknown):
+                operator.index(number)
 
     def with_device(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         device = as_device(kwargs["device"])
@@ -193,7 +194,8 @@ def _data_ptr(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str
     tensor = args[0]
     if not mode.is_virtual(tensor):
         return func(*args, **kwargs)
-    return tensor.untyped_storage()._cdata + tensor.storage_offset() * tensor.element_size()
+    address = mode.operators.address(tensor.untyped_storage()._cdata)
+    return address + tensor.storage_offset() * tensor.element_size()
 
 
 @handles(torch.Tensor.is_pinned, torch.Tensor.is_shared)
@@ -261,6 +263,8 @@ def _tensor(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, 
         device, kwargs = CUDA, {"dtype": args[0].dtype, **kwargs}
     if device is None or device.type == "cpu":
         return func(*args, **kwargs)
+    if device.type == "meta":
+        return mode.on_meta(func, args, kwargs)
     gradient = kwargs.get("requires_grad", False)
     kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "requires_grad", "pin_memory")}
     data = args[1] if func is torch.Tensor.new_tensor else args[0] if args else kwargs.pop("data", None)
@@ -369,6 +373,30 @@ def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str,
 
 
 _TENSOR: Any = torch._C.TensorBase
+
+
+@handles(torch.Tensor.__getitem__, torch.Tensor.__setitem__, _TENSOR.__getitem__, _TENSOR.__setitem__)
+def _subscript(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """torch makes tensors of lists where the indexed tensor is, past all modes: on meta their numbers would be lost."""
+    tensor, index, *rest = args
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, list | np.ndarray) for part in parts) and mode.is_virtual(tensor):
+        parts = tuple(map(_subscript_part, parts))
+        index = parts if isinstance(index, tuple) else parts[0]
+    return func(tensor, index, *rest, **kwargs)
+
+
+def _subscript_part(part: Any) -> Any:
+    if isinstance(part, np.ndarray) or (isinstance(part, list) and _has_only_numbers(part)):
+        found = torch.as_tensor(part)
+        return found if found.numel() else found.long()
+    return part
+
+
+def _has_only_numbers(value: list[Any]) -> bool:
+    return all(_has_only_numbers(v) if isinstance(v, list) else isinstance(v, bool | int) for v in value)
+
+
 _EQUALITIES = {torch.eq, torch.ne, torch.Tensor.eq, torch.Tensor.ne, _TENSOR.__eq__, _TENSOR.__ne__}
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 

@@ -84,6 +84,11 @@ def _explain_exception(error: BaseException, where: str) -> tuple[str, str]:
             f"{where}: {text}",
             "in an estimate only the working folder, the script's and the home folder take writes",
         )
+    if "INTERNAL ASSERT FAILED" in text:
+        return (
+            f"{where}: torch cannot do this with tensors that have no data",
+            "a limit of Tonnage; please report it",
+        )
     if isinstance(error, MemoryError):
         return f"{where}: the host's memory is not enough to prepare the program", ""
     return (

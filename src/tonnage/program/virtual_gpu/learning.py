@@ -27,6 +27,7 @@ _FILLED = {
     "aten::new_full": 4,
 }  # fmt: skip
 _QUESTIONS = {"aten::all", "aten::any", "aten::_is_all_true", "aten::_is_any_true"}  # about masks
+_COMPARISONS = {f"aten::{name}" for name in ("eq", "ne", "gt", "ge", "lt", "le")}
 _COUNTS = {"aten::sum", "aten::count_nonzero"}
 _KEEP_MASKS = {"aten::_to_copy", "aten::mul", "aten::clone", "aten::logical_and", "aten::bitwise_and"}
 
@@ -45,7 +46,11 @@ def learn_results(
         return
     if name in _KEEP_MASKS and all(map(twins.is_mask, inputs)):
         twins.mark_mask(outputs[0])
-    if outputs[0].dtype is not torch.bool and not any(worth_knowing(t, name in _DATA_SOURCES) for t in outputs):
+    # What comes from the host or a generator is data; a copy within the GPU is worth as much as what it copies.
+    is_data = name in _DATA_SOURCES and not (name == "aten::_to_copy" and inputs and inputs[0].is_meta)
+    if outputs[0].dtype is not torch.bool and not any(worth_knowing(t, is_data) for t in outputs):
+        if name == "aten::_to_copy" and is_data and inputs:
+            twins.note_source(outputs[0], inputs[0])
         return
     basis = Basis.FACT
     value = _constant(name, inputs, outputs, args)
@@ -139,12 +144,14 @@ def _derived(
     """The result, computed on the host. Tensors of one number only are not written out for it where that can be avoided."""
     if name.startswith(("aten::empty", "aten::new_empty")):
         return None
-    numbers = [twins.number(tensor) for tensor in inputs]
-    if inputs and all(number is not None for number in numbers):
+    numbers = [number for tensor in inputs if (number := twins.number(tensor)) is not None]
+    if inputs and len(numbers) == len(inputs):
         if torch.Tag.pointwise in func.tags or name in ("aten::_to_copy", "aten::clone"):
             return _compute(func, *_as_known(twins, args, kwargs, shaped=False))
         if name in _QUESTIONS and outputs[0].dtype is torch.bool:
-            return numbers[0].bool()  # type: ignore[union-attr]
+            return numbers[0].bool()
+        if name in _COUNTS and outputs[0].numel():
+            return (numbers[0] * (inputs[0].numel() // outputs[0].numel())).to(outputs[0].dtype)
     if any(tensor.numel() > MOST_INTEGERS for tensor in inputs):
         return None
     return _compute(func, *_as_known(twins, args, kwargs))
@@ -160,6 +167,9 @@ def _assumed(
 ) -> tuple[Any, Basis]:
     """What unknown masks answer, which are taken to be true everywhere, and a plausible choice (routing, sampled token)
     where an operator chooses among numbers that nobody knows."""
+    if name in _COMPARISONS and (source := twins.source(args[0])) is not None:
+        others, _ = _as_known(twins, args[1:], {})
+        return None if None in others else _compute(func, (source, *others), kwargs), Basis.FACT
     if name in _QUESTIONS:
         return torch.ones(outputs[0].shape, dtype=outputs[0].dtype), Basis.BOUND
     if name in _COUNTS and twins.is_mask(args[0]) and outputs[0].numel():

@@ -8,6 +8,7 @@ met as well; without one the program is stopped on the spot.
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -18,11 +19,13 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tonnage.program.trace import Category
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.operators import OperatorMode
+from tonnage.units import MIB
 
 # Seconds for what follows the loop (evaluation, saving) once the loop itself has been seen.
 _AFTERMATH_SECONDS = 15.0
@@ -30,9 +33,14 @@ _AFTERMATH_SECONDS = 15.0
 # Turns, because they make the answer the same each time; seconds, because nobody waits for a slow loop twice.
 _LOOK_AHEAD_TURNS = 3
 _LOOK_AHEAD_SECONDS = 3.0
+# How long inference is followed whose memory grows with every call, or while a model on the GPU has not been called yet;
+# and how long a data loader goes on whose results the program collects.
+_PATIENCE_SECONDS = 20.0
 # A program that only computes gradients has no step; after so many backward passes there is nothing more to learn.
 _MOST_BACKWARDS = 64
+_IDLE_EVERY = 16  # calls between two searches for models that were not called
 _MOST_REPLAYS = 64
+_NEGLIGIBLE_BYTES = 1 << 16
 _MOST_STOPS = 2
 
 
@@ -54,13 +62,18 @@ class Loop:
         self._depth = 0
         self._updated_by_hand = False
         self._last_peak = 0
+        self._last_kept = 0
         self._quiet_calls = 0
+        self._calls_before = 0
+        self._patience_until: float | None = None
+        self._is_idle: bool | None = None
         self._feeding: weakref.WeakSet[Allowance] = weakref.WeakSet()
         self._look_ahead_until: float | None = None
         self._counted: set[int] = set()
         self.parameter_count = 0
         self._replays = 0
         self._stops = 0
+        self.was_cut = False  # has the program been kept from going on?
         self.on_deaf: Callable[[], None] = lambda: None
 
     def install(self) -> None:
@@ -90,6 +103,7 @@ class Loop:
     def stop(self) -> NoReturn:
         """End the program. One that catches everything and goes on is not asked a third time."""
         self._stops += 1
+        self.was_cut = True
         if self._stops > _MOST_STOPS:
             self.on_deaf()
         raise EnoughSeen
@@ -192,30 +206,77 @@ class Loop:
     def close(self) -> None:
         """The program has ended; no alarm may ring any more."""
         signal.setitimer(signal.ITIMER_REAL, 0)
+        growth = self.recorder.growth() if self.was_cut and self.training else 0
+        if growth > max(_NEGLIGIBLE_BYTES, self.recorder.peak_bytes // 10000):
+            self.recorder.warn(
+                f"the program keeps {growth / MIB:.2f} MiB more with every step: "
+                f"after the {self.recorder.steps} steps that were followed it needs more than this"
+            )
 
     # -- forwards -----------------------------------------------------------------------------------------------------
 
     def _before_forward(self, module: nn.Module, inputs: object) -> None:  # noqa: ARG002  (the hook's signature)
+        self._calls_before = len(self.recorder.call_operator)
+        if isinstance(module, ParametrizationList):
+            return
         if self.enough and self._look_ahead_until is None and module.training and torch.is_grad_enabled():
             self.stop()  # the next epoch begins
         if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
             self._updated_by_hand = False
             self._end_turn()
 
-    def _after_forward(self, module: nn.Module) -> None:  # noqa: ARG002
+    def _after_forward(self, module: nn.Module) -> None:
         if torch._C._current_graph_task_id() != -1:
+            return
+        # To read a parametrized weight is no turn, nor is a module that works on the host, such as a transform of data.
+        if isinstance(module, ParametrizationList) or len(self.recorder.call_operator) == self._calls_before:
             return
         self.forwards += 1
         # A forward with gradients is half a training step, unless no backward ever comes.
         if self.training or (torch.is_grad_enabled() and self.forwards < 2 * self.wanted):
             return
-        peak = self.recorder.peak_bytes
-        self._quiet_calls = 0 if peak > self._last_peak else self._quiet_calls + 1
-        self._last_peak = peak
+        # Token by token a cache grows, long before it exceeds the peak of the prompt: what stays counts as well.
+        peak, kept = self.recorder.peak_bytes, self.recorder.allocated_bytes
+        growth, grows = kept - self._last_kept, peak > self._last_peak or kept > self._last_kept
+        self._last_peak, self._last_kept = peak, kept
+        self._quiet_calls = 0 if grows else self._quiet_calls + 1
+        if grows:
+            self._look_ahead_until = None  # something new: what was seen since the mark belongs to the trace
         self.recorder.end_step()
-        # Token by token, memory grows: the loop has been seen once a few calls in a row bring nothing new.
-        if self._quiet_calls >= self.wanted - 1 and self.enough:
+        if self.enough:
+            self._end_inference(growth)
+
+    def _end_inference(self, growth: int) -> None:
+        """Finish once a few calls in a row bring nothing new and every model was called, or patience ends."""
+        is_quiet = self._quiet_calls >= self.wanted - 1
+        if is_quiet and not self._has_idle_model():
             self._finish()
+            return
+        now = time.monotonic()
+        self._patience_until = self._patience_until or now + _PATIENCE_SECONDS
+        if now > self._patience_until:
+            self.recorder.warn(
+                "a model on the GPU was not called while the program was followed"
+                if is_quiet
+                else f"memory still grew, by {growth:,} bytes with the last call, when the model had been called "
+                f"{self.recorder.steps} times; further calls were not followed and need more"
+            )
+            self.stop()
+
+    def _has_idle_model(self) -> bool:
+        """Is there a model on the GPU, not a part of another one, of which nothing has been called?"""
+        if self.recorder.steps % _IDLE_EVERY and self._is_idle is not None:
+            return self._is_idle
+        found = [module for module in gc.get_objects() if isinstance(module, nn.Module)]
+        parts = {id(part) for module in found for part in module._modules.values()}
+        models = ([*module.parameters()] for module in found if id(module) not in parts)
+        self._is_idle = any(parameters and not any(map(self._is_in_use, parameters)) for parameters in models)
+        return self._is_idle
+
+    def _is_in_use(self, parameter: nn.Parameter) -> bool:
+        """Not on the GPU, or tagged by the first call of its module."""
+        block = self.operators.block_of(parameter)
+        return block is None or self.recorder.block_tag[block] == Category.PARAMETERS
 
     # -- what is what -------------------------------------------------------------------------------------------------
 
@@ -242,6 +303,8 @@ class Allowance:
         self._forwards = loop.forwards
         self._backwards = loop.backwards
         self._given = 0
+        self._kept_bytes = 0
+        self._patience_until = time.monotonic() + _PATIENCE_SECONDS
 
     @property
     def drives_loop(self) -> bool:
@@ -253,7 +316,11 @@ class Allowance:
         loop = self._loop
         trains = loop.backwards > self._backwards
         seen = loop.enough if trains or not loop.training else loop.forwards - self._forwards >= loop.wanted
-        if seen and self.drives_loop:
+        grows, self._kept_bytes = loop.recorder.allocated_bytes > self._kept_bytes, loop.recorder.allocated_bytes
+        if seen and self.drives_loop and (trains or not grows or time.monotonic() > self._patience_until):
+            if grows and not trains:
+                loop.recorder.warn("results are collected on the GPU from more batches than were followed")
+            loop.was_cut = True
             raise StopIteration
         self._given += 1
 

@@ -44,7 +44,8 @@ _VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fres
 class _Storage(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a storage that remembers which block it stands for."""
 
-    __slots__ = ("block", "key")
+    __slots__ = ("address", "block", "key")
+    address: int
     block: int
     key: int
 
@@ -101,6 +102,7 @@ class OperatorMode(TorchDispatchMode):
         self.counting = True
         self.on_parameter_update: Callable[[], None] = lambda: None
         self._live: dict[int, _Storage] = {}
+        self._next_address = 1 << 40
         self._infos: dict[torch._ops.OpOverload, _Info] = {}
         self._signatures: dict[tuple[Any, ...], int] = {}
 
@@ -124,6 +126,11 @@ class OperatorMode(TorchDispatchMode):
                 return None
             reference = self._live.get(parts[-1].untyped_storage()._cdata)
         return None if reference is None else reference.block
+
+    def address(self, key: int) -> int:
+        """Where a storage seems to lie. No two overlap: programs look for shared weights by their addresses."""
+        reference = self._live.get(key)
+        return 0 if reference is None else reference.address
 
     def tag(self, tensor: torch.Tensor | None, category: Category) -> None:
         block = None if tensor is None else self.block_of(tensor)
@@ -253,6 +260,8 @@ class OperatorMode(TorchDispatchMode):
         reference = _Storage(storage, self._released)
         reference.key = key
         reference.block = self.recorder.allocate(storage.nbytes(), module, phase)
+        reference.address = self._next_address
+        self._next_address += max(storage.nbytes(), 1)
         self._live[key] = reference
 
     def _released(self, reference: _Storage) -> None:

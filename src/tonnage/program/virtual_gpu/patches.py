@@ -8,10 +8,12 @@ import importlib.abc
 import importlib.util
 import sys
 import types
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import data
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -21,7 +23,7 @@ from tonnage.program.virtual_gpu.device import DeviceMode, handles
 from tonnage.program.virtual_gpu.errors import Unsupported
 from tonnage.program.virtual_gpu.loop import Loop
 from tonnage.program.virtual_gpu.recorder import Recorder
-from tonnage.program.virtual_gpu.saved_files import bytes_of
+from tonnage.program.virtual_gpu.saved_files import bytes_of, write_safetensors
 
 
 def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) -> None:
@@ -37,7 +39,10 @@ def install(mode: DeviceMode, loop: Loop, recorder: Recorder, batch: BatchSize) 
     _no_extensions()
     _saved_tensors_hooks(mode)
     _one_gpu_in_parallel()
-    _plain_traces(mode)
+    _plain_exports(mode)
+    _no_scripts()
+    _wrappers_on_meta()
+    _addresses_of_storages(mode)
     _numbered_devices()
     _quick_initialisation()
     _fused_flex_attention()
@@ -168,8 +173,8 @@ class _Unsharded:
     set_unshard_in_backward = set_reduce_scatter_divide_factor = set_post_optim_event = _nothing
 
 
-def _plain_traces(mode: DeviceMode) -> None:
-    """`torch.jit.trace` compares two traces; on the virtual GPU constants may differ. Exporting needs torch undisguised."""
+def _plain_exports(mode: DeviceMode) -> None:
+    """Exporting needs torch undisguised."""
 
     def undisguised(original: Any) -> Any:
         @functools.wraps(original)
@@ -184,13 +189,45 @@ def _plain_traces(mode: DeviceMode) -> None:
         return export
 
     _replace("torch.export", {"export": undisguised})
-    trace = torch.jit.trace
 
-    @functools.wraps(trace)
-    def without_check(*args: Any, **kwargs: Any) -> Any:
-        return trace(*args, **{**kwargs, "check_trace": False})
 
-    torch.jit.trace = without_check
+def _no_scripts() -> None:
+    """TorchScript keeps tensors of its own, which do not move to the virtual GPU with their module. As with
+    `PYTORCH_JIT=0`, what would be scripted or traced runs as it is written."""
+    jit: Any = torch.jit
+    importlib.import_module("torch.jit._state").disable()
+    jit.freeze = jit.optimize_for_inference = lambda module, *_, **__: module
+    jit.save = lambda module, file, **_: torch.save(module, file)
+    nn.Module.save = lambda module, file, **_: torch.save(module, file)  # type: ignore[attr-defined]
+
+    def load(file: Any, map_location: Any = None, **_: Any) -> Any:
+        if zipfile.is_zipfile(file):  # what the program saved itself is none
+            raise Unsupported("a file with compiled TorchScript cannot be followed")
+        return torch.load(file, map_location, weights_only=False)
+
+    jit.load = load
+
+
+def _wrappers_on_meta() -> None:
+    """Subclasses that wrap tensors of the virtual GPU (nested ones) ask these for their device, which is pretended;
+    autograd would look for its streams."""
+    tensor: Any = torch.Tensor
+    original = tensor._make_wrapper_subclass
+
+    def moved(value: Any) -> Any:
+        return torch.device("meta") if isinstance(value, torch.device) and value.type == "cuda" else value
+
+    def make(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(kind, *map(moved, args), **{name: moved(value) for name, value in kwargs.items()})
+
+    tensor._make_wrapper_subclass = staticmethod(make)
+
+
+def _addresses_of_storages(mode: DeviceMode) -> None:
+    """Programs find shared weights by the addresses of their storages, which are all zero on meta."""
+    storage: Any = torch.UntypedStorage
+    original = storage.data_ptr
+    storage.data_ptr = lambda this: original(this) or mode.operators.address(this._cdata)
 
 
 def _checkpoints_compare_shapes() -> None:
@@ -280,11 +317,11 @@ def _storage_of_safetensors(recorder: Recorder) -> None:
     """Its files are written by compiled code, past the scratch layer."""
     module: Any = importlib.import_module("safetensors.torch")
 
-    def save_file(tensors: dict[str, torch.Tensor], filename: Any, metadata: Any = None) -> None:  # noqa: ARG001
+    def save_file(tensors: dict[str, torch.Tensor], filename: Any, metadata: Any = None) -> None:
         with torch._C.DisableTorchFunction():
             recorder.storage_bytes = max(recorder.storage_bytes, bytes_of(tensors, set()))
+            write_safetensors(filename, tensors, metadata)
         recorder.checkpoints += 1
-        open(filename, "wb").close()
 
     module.save_file = save_file
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class Recorder:
         self.allocated_bytes = 0
         self.peak_bytes = 0
         self.steps = 0
+        self.kept_bytes: list[int] = []  # in use at the end of each step
         self.phase = Phase.SETUP
         self.warnings: list[str] = []
         self.storage_bytes = 0
@@ -74,6 +76,7 @@ class Recorder:
     def end_step(self) -> None:
         self._event(Event.STEP, self.steps)
         self.steps += 1
+        self.kept_bytes.append(self.allocated_bytes)
 
     def empty_cache(self) -> None:
         self._event(Event.EMPTY_CACHE, 0)
@@ -113,6 +116,12 @@ class Recorder:
         for column in (self.block_bytes, self.block_tag, self.block_module, self.block_call, self.block_phase):
             del column[blocks:]
         del self.block_survives[blocks:], self._block_birth[blocks:]
+
+    def growth(self) -> int:
+        """Bytes by which each of the last steps left more in use than the one before; 0 if memory comes to rest."""
+        gains = [after - before for before, after in pairwise(self.kept_bytes[-4:])]
+        steady = len(gains) == 3 and min(gains) > 0 and max(gains) <= 4 * min(gains)
+        return min(gains) if steady else 0
 
     def trace(self, origin: Origin) -> Trace:
         return Trace(

@@ -7,8 +7,10 @@ restore the best epoch, to copy a state through a buffer. So a file holds the pi
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -161,3 +163,25 @@ def bytes_of(value: Any, seen: set[int]) -> int:
     if isinstance(value, list | tuple | set):
         return sum(bytes_of(v, seen) for v in value)
     return 0
+
+
+_SAFETENSORS_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
+}  # fmt: skip
+
+
+def write_safetensors(path: Any, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None) -> None:
+    """A file that can be loaded again: the header, then zeros, which take no room on the disk."""
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        kind = _SAFETENSORS_TYPES[tensor.dtype]
+        entries[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + end)

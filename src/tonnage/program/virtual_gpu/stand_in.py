@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tonnage.program.virtual_gpu.arguments import parts_of
 from tonnage.program.virtual_gpu.errors import Unsupported
 
 _MOST_ELEMENTS = 1 << 27
@@ -56,6 +57,8 @@ def _numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     if tensor.layout is torch.sparse_coo:
         return _sparse_numbers(mode, tensor)
+    if tensor.layout in _COMPRESSED:
+        return _compressed_numbers(mode, tensor)
     if tensor.numel() > _MOST_ELEMENTS:
         raise Unsupported(f"a tensor of {tensor.numel():,} elements is too large to find out what the operator returns")
     known = mode.twins.value(tensor)
@@ -81,8 +84,32 @@ def _sparse_numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
+_COMPRESSED = {torch.sparse_csr: -2, torch.sparse_bsr: -2, torch.sparse_csc: -1, torch.sparse_bsc: -1}  # dimension
+
+
+def _compressed_numbers(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    """As many values as there are; spread evenly over rows (or columns) where their places are not known."""
+    ends, places, values = parts_of(tensor)
+    known_ends, known_places = mode.twins.value(ends), mode.twins.value(places)
+    if known_ends is None or known_places is None:
+        count, lines = places.shape[-1], ends.shape[-1] - 1
+        across = tensor.shape[-3 - _COMPRESSED[tensor.layout]] // (values.shape[-1] if values.dim() > 1 else 1)
+        starts = torch.arange(lines + 1) * count // max(lines, 1)
+        flat = torch.arange(count) - torch.repeat_interleave(starts[:-1], starts.diff())
+        known_ends = starts.to(ends.dtype).expand(ends.shape)
+        known_places = (flat % max(across, 1)).to(places.dtype).expand(places.shape)
+    made = torch.ones(values.shape, dtype=values.dtype)
+    parts = known_ends.contiguous(), known_places.contiguous(), made
+    return torch.sparse_compressed_tensor(*parts, tensor.shape, layout=tensor.layout, check_invariants=False)
+
+
 def _on_meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
+        if value.layout in _COMPRESSED:
+            ends, places, values = (part.to("meta") for part in parts_of(value))
+            return torch.sparse_compressed_tensor(
+                ends, places, values, value.shape, layout=value.layout, check_invariants=False
+            )
         if value.layout is torch.sparse_coo:
             return torch.sparse_coo_tensor(
                 value._indices().to("meta"), value._values().to("meta"), value.shape, is_coalesced=value.is_coalesced()

@@ -38,9 +38,10 @@ class Twins:
         self._flat: dict[int, torch.Tensor] = {}
         self._basis: dict[int, Basis] = {}  # of what is no fact
         self._masks: set[int] = set()  # storages of unknown zeros and ones
+        self._sources: dict[int, tuple[torch.Tensor, int]] = {}  # host tensors and their versions
 
     def __bool__(self) -> bool:
-        return bool(self._flat) or bool(self._masks)
+        return bool(self._flat or self._masks or self._sources)
 
     def knows(self, key: int) -> bool:
         return key in self._flat
@@ -103,7 +104,23 @@ class Twins:
     def mark_mask(self, tensor: torch.Tensor) -> None:
         self._masks.add(tensor.untyped_storage()._cdata)
 
+    def note_source(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
+        """Remember the host tensor behind a copy of data: too large to compute with, but programs compare their data."""
+        alike = source.is_contiguous() and tensor.is_contiguous() and tensor.dtype == source.dtype
+        if alike and tensor.numel() <= MOST_INTEGERS and not source.is_inference():  # else its changes go unnoticed
+            self._sources[tensor.untyped_storage()._cdata] = source, source._version
+
+    def source(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """The host's numbers behind a tensor, unless one of the two was changed since."""
+        if not self._sources or not tensor.is_meta:
+            return None
+        found, version = self._sources.get(tensor.untyped_storage()._cdata, (None, 0))
+        if found is None or found._version != version or found.dtype != tensor.dtype:
+            return None
+        return found.as_strided(tensor.shape, tensor.stride(), found.storage_offset() + tensor.storage_offset())
+
     def forget(self, key: int) -> None:
+        self._sources.pop(key, None)
         self._flat.pop(key, None)
         self._basis.pop(key, None)
         self._masks.discard(key)
