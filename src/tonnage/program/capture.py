@@ -123,10 +123,11 @@ def _run(program: Program, request: Path, options: CaptureOptions) -> str:
     command = [*isolated, options.python, "-m", "tonnage.program.virtual_gpu.child", str(request)]
     (folder / "tmp").mkdir()
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    ours = {**_QUIET, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), _MARK: str(request)}
     with Path(folder, "output.txt").open("w+", errors="replace") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, **_QUIET, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), _MARK: str(request)},
+            env={"PYTHONHASHSEED": "0", **os.environ, **ours},
         )  # fmt: skip
         try:
             process.wait(options.timeout_seconds)

@@ -7,11 +7,13 @@ import importlib
 import importlib.util
 import inspect
 import os
+import random
 import sys
 import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,10 +22,18 @@ from tonnage.program.virtual_gpu.failures import Refusal
 
 def program(virtual: Any, request: dict[str, Any]) -> None:
     sys.argv = [request["target"], *request["arguments"]]
+    _seed()
     if request["kind"] == "function":
         _run_function(virtual, request)
     else:
         _run_script(virtual, request["target"])
+
+
+def _seed() -> None:
+    """The same program gets the same answer each time, unless it seeds otherwise."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 def _run_script(virtual: Any, target: str) -> None:
