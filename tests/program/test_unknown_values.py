@@ -80,6 +80,25 @@ def test_no_number_is_nan_however_many_there_are(tmp_path: Path, check: str) -> 
     assert peak_bytes(capture_script(tmp_path, program)) < 4 * 3000 * 3000 * 4
 
 
+def test_what_an_unknown_mask_selects_is_known(tmp_path: Path) -> None:
+    """Greedy suppression of boxes: the order is a guess, and every overlap is kept or dropped by an unknown mask."""
+    trace = capture_script(
+        tmp_path,
+        """
+        net = nn.Linear(128, 128).cuda()
+        with torch.no_grad():
+            boxes = net(torch.randn(200, 128, device="cuda"))
+            order, kept = boxes[:, 0].argsort(descending=True), []
+            while order.numel() > 1:
+                kept.append(order[0].item())
+                far = (boxes[order[1:]] - boxes[kept[-1]]).abs().sum(1) > 1
+                order = order[1:][far]
+            assert len(kept) == 199
+        """,
+    )
+    assert FULL_MASK in trace.origin.warnings
+
+
 VALUES = """
 net = nn.Linear(8, 8).cuda()
 with torch.no_grad():

@@ -27,6 +27,7 @@ _FILLED = {
     "aten::new_full": 4,
 }  # fmt: skip
 _QUESTIONS = {"aten::all", "aten::any", "aten::_is_all_true", "aten::_is_any_true"}  # about masks
+_SELECTIONS = {"aten::index", "aten::masked_select", "aten::nonzero"}  # by masks
 _COMPARISONS = {f"aten::{name}" for name in ("eq", "ne", "gt", "ge", "lt", "le")}
 _COUNTS = {"aten::sum", "aten::count_nonzero"}
 _KEEP_MASKS = {"aten::_to_copy", "aten::mul", "aten::clone", "aten::logical_and", "aten::bitwise_and"}
@@ -94,13 +95,15 @@ def learn_update(
 
 
 def _as_known(
-    twins: Twins, args: Sequence[Any], kwargs: dict[str, Any], *, shaped: bool = True
+    twins: Twins, args: Sequence[Any], kwargs: dict[str, Any], *, shaped: bool = True, full_masks: bool = False
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with values instead of virtual tensors, either as large or as the single number that they are."""
 
     def known(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return twins.number(value) if not shaped else twins.value(value) if value.is_meta else value
+            found = twins.number(value) if not shaped else twins.value(value) if value.is_meta else value
+            is_unknown_mask = full_masks and found is None and value.dtype is torch.bool
+            return torch.ones(value.shape, dtype=torch.bool) if is_unknown_mask else found
         if isinstance(value, list | tuple):
             return type(value)(known(v) for v in value)
         if isinstance(value, torch.device):
@@ -170,6 +173,8 @@ def _assumed(
     if name in _COMPARISONS and (source := twins.source(args[0])) is not None:
         others, _ = _as_known(twins, args[1:], {})
         return None if None in others else _compute(func, (source, *others), kwargs), Basis.FACT
+    if name in _SELECTIONS and args[0].numel() <= MOST_INTEGERS and _lacks_only_masks(twins, args):
+        return _compute(func, *_as_known(twins, args, kwargs, full_masks=True)), Basis.BOUND
     if name in _QUESTIONS:
         return torch.ones(outputs[0].shape, dtype=outputs[0].dtype), Basis.BOUND
     if name in _COUNTS and twins.is_mask(args[0]) and outputs[0].numel():
@@ -180,9 +185,13 @@ def _assumed(
     return _compute(func, (torch.rand(args[0].shape, dtype=torch.float32), *args[1:]), kwargs), Basis.CHOICE
 
 
+def _lacks_only_masks(twins: Twins, args: Sequence[Any]) -> bool:
+    return all(t.dtype is torch.bool or not t.is_meta or twins.value(t) is not None for t in tensors_in(args, {}))
+
+
 def _compute(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator on known values. What the host cannot compute stays unknown."""
     try:
         return func(*args, **kwargs)
-    except (RuntimeError, NotImplementedError, TypeError):
+    except (RuntimeError, NotImplementedError, TypeError, IndexError):
         return None
