@@ -323,7 +323,11 @@ def _partial_sums(problem: _Problem, gpu: Gpu) -> int:
         tiles, workers = ceil(tiles / 2), gpu.sms
     splits = min(workers // tiles, chunks)
     if splits > 1:
-        return splits * problem.weights * 4
+        # Of tiles that are not full, fp32 kernels write out all.
+        sides = NCHW_WEIGHT_CHANNELS < min(rows, columns) and max(rows, columns) <= SMALL_TILE
+        whole = sides and len(problem.kernel) == 2 and min(problem.kernel) >= 3
+        padded = height * width * tiles if whole and not problem.half else problem.weights
+        return splits * padded * 4
     full = tiles % workers == 0 or tiles % workers >= FULL * workers
     if chunks < 2 or pointwise or full or tiles > 2 * workers:
         return 0
