@@ -324,7 +324,7 @@ def _partial_sums(problem: _Problem, gpu: Gpu) -> int:
     splits = min(workers // tiles, chunks)
     if splits > 1:
         # Of tiles that are not full, fp32 kernels write out all.
-        sides = NCHW_WEIGHT_CHANNELS < min(rows, columns) and max(rows, columns) <= SMALL_TILE
+        sides = min(rows, columns) > NCHW_WEIGHT_CHANNELS and max(rows, columns) <= SMALL_TILE
         whole = sides and len(problem.kernel) == 2 and min(problem.kernel) >= 3
         padded = height * width * tiles if whole and not problem.half else problem.weights
         return splits * padded * 4
