@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from scripts import capture_text, peak_bytes
+from capturing import capture_text, peak_bytes
 
 TRAIN = """
 import transformers as t

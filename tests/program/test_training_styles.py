@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from scripts import NET_BYTES, capture_text, live_bytes, peak_bytes
+from capturing import NET_BYTES, capture_text, live_bytes, peak_bytes
 
 from tonnage.errors import CaptureError
 from tonnage.program.trace import Category

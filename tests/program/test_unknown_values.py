@@ -122,6 +122,8 @@ with torch.no_grad():
         "x = torch.rand(600, 700); assert 0.1 < (x < 0.15).float().mean() < 0.2 and x.shape == (600, 700)",
         # zeros are zeros until they are written to
         "z = torch.zeros_like(torch.randn(300, 300).cuda()); assert z.sum().item() == 0; z[0, 0] = 3; assert z.sum() == 3",
+        # what was assumed is forgotten when something known takes its place
+        "n = (torch.randn(300, 300, device='cuda') > 0).sum(); n.fill_(3); assert n.item() == 3",
         "assert torch.tensor([1.0], device='meta').device.type == 'meta'",
         "assert len(torch.arange(torch.tensor(6.0).cuda(), device='cuda')) == 6",
         "p = [t.untyped_storage().data_ptr() for t in (net.weight, net.bias)]; assert len(set(p)) == 2 and all(p)",

@@ -195,11 +195,6 @@ class CachingAllocator:
                 if not block.is_split():
                     self._release(block)
 
-    def reset_peaks(self) -> None:
-        """Peaks count from now on, as after `torch.cuda.reset_peak_memory_stats`."""
-        self.peak_allocated_bytes = self.allocated_bytes
-        self.device.peak_reserved_bytes = self.device.reserved_bytes
-
     def segments(self) -> list[Segment]:
         """All reserved memory by address; each mapped range of an expandable segment counts as one."""
         return self.device.snapshot()

@@ -33,17 +33,15 @@ POINTWISE_HALF_CHUNK = 4096  # the same with one tap; fp32 as above
 TILE, SMALL_TILE = 128, 64  # channels on a side of a weight gradient's tile; the small one where there are no more
 HALF_SHARE = 10 / 11  # of the multiprocessors that half-precision weight gradients split for
 FULL = 0.9  # a last wave of tiles that occupies this share of the multiprocessors is not split
-WAITING_CHANNELS, WAITING_OUTPUTS, WAITING_TAPS, WAITING_PIXELS = 128, range(96, 257), range(9, 26), 4096  # see
-WAITING_TILES, FEW_WAITING_TILES, DEEP_CHANNELS, TUNED_BATCH = 112, 96, 256, 32  # `_waiting_tiles`
-WAITING_WIDE, WAITING_MOST_PIXELS = 193, 10000  # with as many outputs, only up to so many pixels
+WAITING_CHANNELS, WAITING_OUTPUTS, WAITING_TAPS = 128, range(96, 257), range(9, 26)  # fp32 forward with waiting tiles
+WAITING_PIXELS, WAITING_MOST_PIXELS, WAITING_WIDE = 4096, 10000, 193  # from; up to, with so many outputs or more
+WAITING_TILES, FEW_WAITING_TILES, DEEP_CHANNELS = 112, 96, 256  # how many wait, from so many channels and below
+TUNED_BATCH = 32  # cuDNN's kernels for well-known networks serve multiples of this batch
 PAIR_CHANNELS, PAIR_PIXELS = 256, 50000  # half-precision weight gradients of this size take two tiles at a time
 WINOGRAD_PAIRS, WINOGRAD_PIXELS, WINOGRAD_COVER, WINOGRAD_CHANNELS = 74000, 8192, 1.2, 10  # limits of such kernels
 DEPTHWISE_PADDING = 4  # channels per group to which cuDNN pads a depthwise convolution that it has no kernel for
 DEPTHWISE_SUMS, DEPTHWISE_SMALL_PIXELS = 8, 784  # partial sums per image of one in NHWC; with 3 x 3 taps if so small
-DEPTHWISE_FP16_CHANNELS, DEPTHWISE_LARGE_PIXELS = (
-    320,
-    3000,
-)  # weight gradients that are converted: NCHW up to, NHWC from
+DEPTHWISE_FP16_CHANNELS, DEPTHWISE_LARGE_PIXELS = 320, 3000  # converted weight gradients: NCHW up to, NHWC from
 GROUP_RATIO, GROUP_WIDTH = 6, 128  # groups of C and K channels, C / K up to this ratio, are padded to one power of two
 FFT_SIDES = (16, 32, 64, 128, 256)  # transforms of whole images that `benchmark` tries in fp32; 256 is cuDNN's limit
 FFT_WEIGHT_SIDE, FFT_WEIGHT_TAPS = 64, 16  # the largest transform and kernel for which a weight gradient is tried so

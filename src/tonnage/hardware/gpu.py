@@ -14,10 +14,6 @@ class Source:
     year: int
     url: str | None = None
 
-    @property
-    def is_estimate(self) -> bool:
-        return self.key.startswith("estimated")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLink:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,7 +48,6 @@ class CaptureOptions:
     gpu: str = "H200"
     timeout_seconds: float = 900.0
     python: str = sys.executable
-    on_output: Callable[[str], None] | None = None
 
 
 def capture(program: Program, options: CaptureOptions | None = None) -> Trace:

@@ -8,7 +8,7 @@ depends on a GPU model and nothing in it needs torch to be read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from math import prod
@@ -151,9 +151,6 @@ class Trace:
         if len(ends) == 0:
             return 0, len(self.event_kind)
         return (int(ends[-2]) if len(ends) > 1 else 0), int(ends[-1])
-
-    def with_warnings(self, *warnings: str) -> Trace:
-        return replace(self, origin=replace(self.origin, warnings=(*self.origin.warnings, *warnings)))
 
 
 def _moved_bytes(operator: Operator) -> int:

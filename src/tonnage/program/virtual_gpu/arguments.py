@@ -1,12 +1,24 @@
-"""The tensors among an operator's arguments."""
+"""One call of an operator, and the tensors among its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+
+class Call(NamedTuple):
+    """An operator with what it was given and what it returned; inputs and outputs are the tensors among these."""
+
+    name: str
+    func: torch._ops.OpOverload
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+
 
 _LAZY = (UninitializedParameter, UninitializedBuffer)  # have no shape yet
 

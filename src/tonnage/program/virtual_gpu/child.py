@@ -25,6 +25,7 @@ from tonnage.program.virtual_gpu import (
     distributed,
     failures,
     patches,
+    reading,
     recurrent,
     run,
     saved_files,
@@ -37,7 +38,7 @@ from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.operators import OperatorMode
 from tonnage.program.virtual_gpu.recorder import Recorder
 
-_ = data_dependent  # its rules register themselves
+_ = data_dependent, reading  # their rules register themselves
 
 
 class VirtualGpu:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from tonnage.program.virtual_gpu.arguments import tensors_in
-from tonnage.program.virtual_gpu.values import MOST_INTEGERS, Basis, Twins, worth_knowing
+from tonnage.program.virtual_gpu.arguments import Call, tensors_in
+from tonnage.program.virtual_gpu.values import MOST_INTEGERS, Basis, Twins, fills_its_storage, worth_knowing
 
 _DATA_SOURCES = {"aten::_to_copy", "aten::rand", "aten::randn", "aten::rand_like", "aten::randn_like", "aten::normal"}
 # True of every sane run: no number is NaN or infinite.
@@ -21,28 +21,20 @@ _CHOICES = {
     "aten::min",
 }  # fmt: skip
 _MOST_SAMPLED = 1 << 22
-# Tensors filled with one number, whatever tensor they are made after: the number, or two more than its position.
-_FILLED = {
-    "aten::new_zeros": 0, "aten::zeros_like": 0, "aten::new_ones": 1, "aten::ones_like": 1, "aten::full_like": 3,
-    "aten::new_full": 4,
-}  # fmt: skip
+# Tensors filled with one number, whatever tensor they are made after: the number, or its position among the arguments.
+_FILLED = {"aten::new_zeros": 0, "aten::zeros_like": 0, "aten::new_ones": 1, "aten::ones_like": 1}
+_FILLED_WITH = {"aten::full_like": 1, "aten::new_full": 2}
 _QUESTIONS = {"aten::all", "aten::any", "aten::_is_all_true", "aten::_is_any_true"}  # about masks
 _SELECTIONS = {"aten::index", "aten::masked_select", "aten::nonzero"}  # by masks
 _COMPARISONS = {f"aten::{name}" for name in ("eq", "ne", "gt", "ge", "lt", "le")}
 _COUNTS = {"aten::sum", "aten::count_nonzero"}
+_OVERWRITES = {"aten::fill_", "aten::zero_", "aten::copy_"}
 _KEEP_MASKS = {"aten::_to_copy", "aten::mul", "aten::clone", "aten::logical_and", "aten::bitwise_and"}
 
 
-def learn_results(
-    twins: Twins,
-    name: str,
-    func: torch._ops.OpOverload,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    inputs: list[torch.Tensor],
-    outputs: list[torch.Tensor],
-) -> None:
+def learn_results(twins: Twins, call: Call) -> None:
     """Learn what an operator returned, where anything is worth knowing."""
+    name, inputs, outputs = call.name, call.inputs, call.outputs
     if not outputs:
         return
     if name in _KEEP_MASKS and all(map(twins.is_mask, inputs)):
@@ -54,42 +46,38 @@ def learn_results(
             twins.note_source(outputs[0], inputs[0])
         return
     basis = Basis.FACT
-    value = _constant(name, inputs, outputs, args)
+    value = _constant(call)
     if value is None and all(not t.is_meta or twins.knows(t.untyped_storage()._cdata) for t in inputs):
-        value = _derived(twins, name, func, args, kwargs, inputs, outputs)
+        value = _derived(twins, call)
         basis = max(map(twins.basis, inputs), default=Basis.FACT)
     elif value is None:
-        value, basis = _assumed(twins, name, func, args, kwargs, outputs)
+        value, basis = _assumed(twins, call)
     if value is not None:
         for tensor, known in zip(outputs, tensors_in((value,), {}), strict=False):
             if (known.dim() == 0 or known.shape == tensor.shape) and known.dtype == tensor.dtype:
                 twins.learn(tensor, known, basis)
 
 
-def learn_update(
-    twins: Twins,
-    name: str,
-    func: torch._ops.OpOverload,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    inputs: list[torch.Tensor],
-    outputs: list[torch.Tensor],
-) -> None:
+def learn_update(twins: Twins, call: Call) -> None:
     """Learn or forget what an operator changed in place."""
+    _, func, args, kwargs, inputs, outputs = call
     changed = outputs[0] if outputs else (inputs[0] if inputs else None)
     if changed is None or not changed.is_meta:
         return
     key = changed.untyped_storage()._cdata
     others = [t for t in inputs if t is not changed and t.is_meta]
     computable = all(twins.knows(t.untyped_storage()._cdata) for t in others)
-    if computable and twins.knows(key):
-        twins.spread(changed)
-        _compute(func, *_as_known(twins, args, kwargs))
-    elif computable and name in ("aten::fill_", "aten::zero_", "aten::copy_") and worth_knowing(changed):
+    basis = max(map(twins.basis, others), default=Basis.FACT)
+    if computable and call.name in _OVERWRITES and fills_its_storage(changed) and worth_knowing(changed):
         known_args, known_kwargs = _as_known(twins, args[1:], kwargs)
         blank = torch.empty(changed.shape, dtype=changed.dtype)
+        twins.forget(key)
         if _compute(func, (blank, *known_args), known_kwargs) is not None:
-            twins.learn(changed, blank, max(map(twins.basis, others), default=Basis.FACT))
+            twins.learn(changed, blank, basis)
+    elif computable and twins.knows(key):
+        twins.spread(changed)
+        _compute(func, *_as_known(twins, args, kwargs))
+        twins.trust(key, max(basis, twins.basis(changed)))
     else:
         twins.forget(key)
 
@@ -113,17 +101,17 @@ def _as_known(
     return tuple(known(a) for a in args), {k: known(v) for k, v in kwargs.items()}
 
 
-def _constant(
-    name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor], args: Sequence[Any]
-) -> torch.Tensor | None:
+def _constant(call: Call) -> torch.Tensor | None:
     """The one number that all elements are in every sane run: nothing is NaN, ones are ones."""
+    name, output = call.name, call.outputs[0]
     value: Any = _CERTAIN.get(name)
-    if name == "aten::ne" and len(inputs) == 2 and _is_same(*inputs):
+    if name == "aten::ne" and len(call.inputs) == 2 and _is_same(*call.inputs):
         value = False  # only NaN differs from itself
-    position = _FILLED.get(name)
-    if position is not None and worth_knowing(outputs[0]):
-        value = position if position in (0, 1) else args[position - 2]
-    return torch.tensor(value, dtype=outputs[0].dtype) if isinstance(value, bool | int | float) else None
+    elif name in _FILLED and worth_knowing(output):
+        value = _FILLED[name]
+    elif name in _FILLED_WITH and worth_knowing(output):
+        value = call.args[_FILLED_WITH[name]]
+    return torch.tensor(value, dtype=output.dtype) if isinstance(value, bool | int | float) else None
 
 
 def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -135,16 +123,9 @@ def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
     )
 
 
-def _derived(
-    twins: Twins,
-    name: str,
-    func: torch._ops.OpOverload,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    inputs: list[torch.Tensor],
-    outputs: list[torch.Tensor],
-) -> Any:
+def _derived(twins: Twins, call: Call) -> Any:
     """The result, computed on the host. Tensors of one number only are not written out for it where that can be avoided."""
+    name, func, args, kwargs, inputs, outputs = call
     if name.startswith(("aten::empty", "aten::new_empty")):
         return None
     numbers = [number for tensor in inputs if (number := twins.number(tensor)) is not None]
@@ -160,19 +141,14 @@ def _derived(
     return _compute(func, *_as_known(twins, args, kwargs))
 
 
-def _assumed(
-    twins: Twins,
-    name: str,
-    func: torch._ops.OpOverload,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    outputs: list[torch.Tensor],
-) -> tuple[Any, Basis]:
+def _assumed(twins: Twins, call: Call) -> tuple[Any, Basis]:
     """What unknown masks answer, which are taken to be true everywhere, and a plausible choice (routing, sampled token)
     where an operator chooses among numbers that nobody knows."""
+    name, func, args, kwargs, _, outputs = call
     if name in _COMPARISONS and (source := twins.source(args[0])) is not None:
         others, _ = _as_known(twins, args[1:], {})
-        return None if None in others else _compute(func, (source, *others), kwargs), Basis.FACT
+        is_known = all(other is not None for other in others)
+        return _compute(func, (source, *others), kwargs) if is_known else None, Basis.FACT
     if name in _SELECTIONS and args[0].numel() <= MOST_INTEGERS and _lacks_only_masks(twins, args):
         return _compute(func, *_as_known(twins, args, kwargs, full_masks=True)), Basis.BOUND
     if name in _QUESTIONS:

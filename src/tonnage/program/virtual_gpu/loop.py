@@ -221,9 +221,7 @@ class Loop:
             return
         if self.enough and self._look_ahead_until is None and module.training and torch.is_grad_enabled():
             self.stop()  # the next epoch begins
-        if self._updated_by_hand and torch._C._current_graph_task_id() == -1:
-            self._updated_by_hand = False
-            self._end_turn()
+        self._end_turn_by_hand()
 
     def _after_forward(self, module: nn.Module) -> None:
         if torch._C._current_graph_task_id() != -1:

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
 from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
-from tonnage.program.virtual_gpu.arguments import parts_of, tensors_in
+from tonnage.program.virtual_gpu.arguments import Call, parts_of, tensors_in
 from tonnage.program.virtual_gpu.learning import learn_results, learn_update
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.recorder import UNTAGGED, Recorder
@@ -239,13 +239,14 @@ class OperatorMode(TorchDispatchMode):
         outputs = [] if info.skips_kernel else [t for t in tensors_in((result,), {}) if t.is_meta]
         for tensor in reversed(outputs) if info.name in _LAST_OUTPUT_FIRST else outputs:
             self._count(tensor, module, phase)
+        call = Call(info.name, func, args, kwargs, inputs, outputs)
         if not info.mutates:
-            learn_results(self.twins, info.name, func, args, kwargs, inputs, outputs)
+            learn_results(self.twins, call)
         elif self.twins and not info.skips_kernel:
-            learn_update(self.twins, info.name, func, args, kwargs, inputs, outputs)
+            learn_update(self.twins, call)
         if info.name in ("aten::_to_copy", "aten::copy_"):
             self._note_copy(info, inputs, outputs, module)
-        self.recorder.call(self._signature(info, func, args, kwargs, inputs, outputs), module, phase)
+        self.recorder.call(self._signature(info, call), module, phase)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -308,15 +309,8 @@ class OperatorMode(TorchDispatchMode):
         """A device-to-host copy: `.item()`, `.cpu()`, printing."""
         self.note_transfer(D2H, tensor, self.modules.current(self.phase))
 
-    def _signature(
-        self,
-        info: _Info,
-        func: torch._ops.OpOverload,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-    ) -> int:
+    def _signature(self, info: _Info, call: Call) -> int:
+        _, func, args, kwargs, inputs, outputs = call
         key = (
             func,
             tuple([_key(t) for t in inputs]),

@@ -74,7 +74,7 @@ class Twins:
     def learn(self, tensor: torch.Tensor, value: torch.Tensor, basis: Basis = Basis.FACT) -> None:
         """Remember the value of a tensor that fills its storage; a single number stands for all elements."""
         storage = tensor.untyped_storage()
-        if storage.nbytes() != tensor.numel() * tensor.element_size():
+        if not fills_its_storage(tensor):
             return
         if value.dim() == 0 and tensor.dim() > 0:
             self._flat[storage._cdata] = value
@@ -84,8 +84,14 @@ class Twins:
             self._flat[storage._cdata] = flat
         else:
             return
-        if basis is not Basis.FACT:
-            self._basis[storage._cdata] = basis
+        self.trust(storage._cdata, basis)
+
+    def trust(self, key: int, basis: Basis) -> None:
+        """Say how much is to be made of what is known."""
+        if basis is Basis.FACT:
+            self._basis.pop(key, None)
+        else:
+            self._basis[key] = basis
 
     def spread(self, tensor: torch.Tensor) -> None:
         """Before some elements change: give each of them a value of its own, or forget them."""
@@ -124,6 +130,10 @@ class Twins:
         self._flat.pop(key, None)
         self._basis.pop(key, None)
         self._masks.discard(key)
+
+
+def fills_its_storage(tensor: torch.Tensor) -> bool:
+    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
 
 
 def worth_knowing(tensor: torch.Tensor, is_data: bool = False) -> bool:
