@@ -1,0 +1,1 @@
+"""The benchmark database: SQLite by default, PostgreSQL by URL."""
