@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
-from tonnage.program.trace import D2H, H2D, Attribute, Category, Operator, Phase, TensorSpec
+from tonnage.program.trace import D2H, H2D, Category, Operator, Phase
 from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
 from tonnage.program.virtual_gpu.arguments import Call, parts_of, tensors_in
+from tonnage.program.virtual_gpu.describe import call_key, describe_call, describe_tensor
 from tonnage.program.virtual_gpu.learning import learn_results, learn_update
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.recorder import UNTAGGED, Recorder
@@ -19,7 +20,6 @@ from tonnage.program.virtual_gpu.values import Twins
 
 aten = torch.ops.aten
 functorch: Any = torch._C._functorch
-_LAYOUTS = ("contiguous", "channels_last", "strided")
 # Operators that may meet host tensors of any size beside virtual ones, as on CUDA.
 _MIXES_DEVICES = (
     "copy",
@@ -302,7 +302,7 @@ class OperatorMode(TorchDispatchMode):
         key = (direction, tuple(tensor.shape), tensor.dtype)
         index = self._signatures.get(key)
         if index is None:
-            index = self._intern(key, Operator(direction, (_spec(tensor),), ()))
+            index = self._intern(key, Operator(direction, (describe_tensor(tensor),), ()))
         self.recorder.call(index, module, Phase.COPY)
 
     def note_read(self, tensor: torch.Tensor) -> None:
@@ -311,24 +311,11 @@ class OperatorMode(TorchDispatchMode):
 
     def _signature(self, info: _Info, call: Call) -> int:
         _, func, args, kwargs, inputs, outputs = call
-        key = (
-            func,
-            tuple([_key(t) for t in inputs]),
-            tuple([_key(t) for t in outputs]),
-            tuple([_plain(a) for a in args]),
-            tuple([(k, _plain(v)) for k, v in kwargs.items()]) if kwargs else (),
-        )
+        key = call_key(func, args, kwargs, inputs, outputs)
         index = self._signatures.get(key)
         if index is not None:
             return index
-        attributes = {
-            name: plain
-            for name, value in (*zip(info.argument_names, args, strict=False), *kwargs.items())
-            if (plain := _plain(value)) is not None
-        }
-        slots = tuple(_slots(args))
-        operator = Operator(info.name, slots, tuple(_spec(t) for t in outputs), attributes)
-        return self._intern(key, operator)
+        return self._intern(key, describe_call(info.name, info.argument_names, args, kwargs, outputs))
 
     def _intern(self, key: tuple[Any, ...], operator: Operator) -> int:
         index = self._signatures[key] = len(self.recorder.operators)
@@ -340,50 +327,3 @@ def _takes_itself_apart(kind: type) -> bool:
     """Is this a kind of tensor that wraps others (nested, distributed, quantised) and dispatches on its own?"""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     return dispatch is not None and dispatch is not torch._C._disabled_torch_dispatch_impl
-
-
-def _slots(args: Sequence[Any]) -> Iterator[TensorSpec | None]:
-    """One entry per tensor argument, None for a missing optional one, so that positions can be read from a Trace."""
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            yield from (_spec(part) for part in tensors_in((value,), {}))
-        elif value is None:
-            yield None
-        elif isinstance(value, list | tuple):
-            yield from (
-                _spec(v) if isinstance(v, torch.Tensor) else None
-                for v in value
-                if v is None or isinstance(v, torch.Tensor)
-            )
-
-
-def _layout(tensor: torch.Tensor) -> int:
-    if tensor.is_contiguous():
-        return 0
-    if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        return 1
-    if tensor.dim() == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d):
-        return 1
-    return 2
-
-
-def _key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.shape, tensor.dtype, tensor.is_contiguous() or tensor.stride()
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    layout = _LAYOUTS[_layout(tensor)]
-    strides = tuple(map(int, tensor.stride())) if layout == "strided" else ()
-    # Not yet integers while `torch.jit.trace` is watching.
-    return TensorSpec(tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch."), layout, strides)
-
-
-def _plain(value: Any) -> Attribute:
-    """An argument as plain data, None for tensors and whatever has no meaning outside torch."""
-    if isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
-    if isinstance(value, list | tuple) and value and all(isinstance(v, bool | int | float) for v in value):
-        return tuple(value)
-    return None
