@@ -26,6 +26,18 @@ class Nvml:
         self._check(self._library.nvmlDeviceGetMemoryInfo(self._handle, ctypes.byref(memory)))
         return int(memory.used)
 
+    def __call__(self) -> int:
+        """Energy since the driver was loaded, in millijoules."""
+        energy = ctypes.c_ulonglong()
+        self._check(self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle, ctypes.byref(energy)))
+        return int(energy.value)
+
+    def clock(self) -> int:
+        """MHz of the multiprocessors right now."""
+        clock = ctypes.c_uint()
+        self._check(self._library.nvmlDeviceGetClockInfo(self._handle, 1, ctypes.byref(clock)))
+        return int(clock.value)
+
     def driver(self) -> str:
         text = ctypes.create_string_buffer(96)
         self._check(self._library.nvmlSystemGetDriverVersion(text, len(text)))
