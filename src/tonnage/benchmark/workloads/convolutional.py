@@ -28,7 +28,7 @@ MAX_LAYERS = 5
 DATASETS = {
     "mnist": "28x28x1",
     "cifar10": "32x32x3",
-    # Its photographs have many sizes; 150 x 150 is what the example that made the data set known scales them to.
+    # Its photographs have many sizes; 150 x 150 is one that examples commonly scale them to.
     "dogs-vs-cats": "150x150x3",
 }
 _SIZES = (16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256)

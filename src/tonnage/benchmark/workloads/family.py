@@ -21,6 +21,10 @@ Structure: TypeAlias = Mapping[str, Value]
 MAX_PARAMETERS = 2 * 10**9
 
 
+class TooManyParameters(UsageError):
+    """Every number is allowed, but together they make a network that is too large to build."""
+
+
 class Family(ABC):
     """Networks of one kind. Methods take a point: values for some of the numbers; the others have their defaults."""
 
@@ -86,7 +90,7 @@ class Family(ABC):
     def _refuse_giants(self, resolved: Structure) -> None:
         count = sum(layer.parameters for layer in self._layers(resolved))
         if count > MAX_PARAMETERS:
-            raise UsageError(
+            raise TooManyParameters(
                 f"a {self.name} network with {_words(resolved)} has {count:,} parameters, more than {MAX_PARAMETERS:,}"
             )
 
