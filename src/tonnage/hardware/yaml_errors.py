@@ -47,6 +47,8 @@ def _describe(details: ErrorDetails, sections: Sequence[type[BaseModel]]) -> str
             return f"must be a number, not {given}"
         case "bool_type":
             return f"must be true or false, not {given}"
+        case "literal_error":
+            return f"must be {context['expected']}, not {given}"
         case "list_type":
             return f"must be a list, not {given}"
         case "model_type" | "dict_type":

@@ -28,7 +28,7 @@ class Rnn(Family):
         Number(name="layers", low=1, high=8, default=2, scale="linear", linear="always", help="number of layers"),
         Number(name="hidden", low=8, high=4096, default=256, help="width of the hidden state"),
         Number(name="inputs", low=8, high=4096, default=128, linear="always", help="values at each position"),
-        Number(name="sequence", low=4, high=2048, default=64, linear="always", help="positions of one sample"),
+        Number(name="sequence", low=4, high=2048, default=64, help="positions of one sample"),
         Number(name="classes", low=2, high=32768, default=10, linear="always", help="nodes of the output layer"),
     )
 

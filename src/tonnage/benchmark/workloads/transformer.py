@@ -23,7 +23,7 @@ class Transformer(Family):
         Number(name="depth", low=0, high=48, default=4, scale="linear", linear="always", help="number of blocks"),
         # Every allowed number of heads divides every allowed width, so that the two can be moved one at a time.
         Number(name="width", low=16, high=8192, default=256, multiple=16, help="width of a token"),
-        Number(name="heads", choices=(1, 2, 4, 8, 16), default=8, linear="always", help="heads that share the width"),
+        Number(name="heads", choices=(1, 2, 4, 8, 16), default=8, help="heads that share the width"),
         Number(name="sequence", low=8, high=8192, default=128, linear="always", help="tokens of one sample"),
         Number(name="vocabulary", low=256, high=131072, default=8192, linear="always", help="different tokens"),
         Number(
