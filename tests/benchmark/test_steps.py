@@ -79,13 +79,13 @@ def test_a_wrong_condition_is_named(values: dict[str, Value], message: str) -> N
 def test_training_steps_lower_the_loss(family: str, precision: str, optimizer: str) -> None:
     torch.manual_seed(0)
     step = prepare_step(small(family, precision=precision, optimizer=optimizer), "cpu")
-    for group in step.optimizer.param_groups:  # type: ignore[attr-defined]  # training has one
+    for group in step.optimizer.param_groups:
         group["lr"] = 0.01
     step()
-    first = step.value  # type: ignore[attr-defined]  # the loss
+    first = step.value
     for _ in range(4):
         step()
-    assert step.value < first  # type: ignore[attr-defined]
+    assert step.value < first
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
@@ -99,14 +99,14 @@ def test_the_optimizer_moves_every_parameter(optimizer: str) -> None:
 def test_float16_scales_its_gradients() -> None:
     step = prepare_step(small("mlp", precision="float16"), "cpu")
     step()
-    assert step.scaler.is_enabled()  # type: ignore[attr-defined]
+    assert step.scaler.is_enabled()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_inference_keeps_no_gradients(family: str) -> None:
     step = prepare_step(small(family, mode="inference", precision="bfloat16"), "cpu")
     step()
-    assert not step.outputs.requires_grad  # type: ignore[attr-defined]
+    assert not step.outputs.requires_grad
     assert not step.module.training
 
 

@@ -52,15 +52,15 @@ _PYTHON = """## In Python
 from tonnage.benchmark.workloads import as_program, find_family, make_point, prepare_step
 
 family = find_family("convolutional")
-family.parameter_count({"convolutions": 2, "conv1": 64})        # by formula, without torch
+family.parameter_count({"convolutions": 2, "conv1": 64})  # by formula, without torch
 [(layer.kind, layer.outputs, layer.multiply_adds) for layer in family.layers({"convolutions": 2})]
-workload = family.build({"convolutions": 2})                    # a torch module, its data and its loss
+workload = family.build({"convolutions": 2})  # a torch module, its data and its loss
 
 point = make_point("convolutional", {"convolutions": 2, "batch": 64, "precision": "bfloat16"})
 print(point.key)
 step = prepare_step(point, "cpu")
-step()                                                          # or copy, forward, backward, optimize, read one by one
-print(as_program(point))                                        # the same as a script, for `tonnage estimate`
+step()  # or copy, forward, backward, optimize, read one by one
+print(as_program(point))  # the same as a script, for `tonnage estimate`
 ```
 """
 

@@ -21,6 +21,9 @@ class Step(ABC):
     Tensors live as long as in a plain loop: the last batch, outputs and loss stay until the next ones are there.
     """
 
+    outputs: Tensor
+    value: Any  # what `read` brought: the loss, or the outputs
+
     def __init__(self, workload: Workload, point: Point, device: str) -> None:
         import torch
 
