@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
-from tonnage.errors import InvalidFile, NotFound
-from tonnage.hardware.catalogue import find_gpu, nearest
+from tonnage.errors import NotFound
+from tonnage.hardware.catalogue import find_gpu
 from tonnage.hardware.cluster import HOST, Cluster, Node
-from tonnage.hardware.cluster_links import Problem, network_links, node_links
+from tonnage.hardware.cluster_links import network_links, node_links
 from tonnage.hardware.cluster_models import ClusterFile, Cpu, GpuGroup, LinkSection, NodeSection
 from tonnage.hardware.gpu import Gpu
-from tonnage.hardware.yaml_lines import Document, Location, format_location, read_document
+from tonnage.hardware.yaml_errors import Problem, invalid_file
+from tonnage.hardware.yaml_lines import Location, format_location, read_document
 
 _SECTIONS: tuple[type[BaseModel], ...] = (ClusterFile, NodeSection, GpuGroup, Cpu, LinkSection)
 
@@ -24,7 +23,7 @@ def read_cluster(path: str | Path) -> Cluster:
     try:
         return _cluster(ClusterFile.model_validate(document.value))
     except ValidationError as error:
-        raise _invalid(document, error) from error
+        raise invalid_file(document, error, _SECTIONS) from error
     except Problem as problem:
         raise document.error(problem.location, problem.text) from problem
 
@@ -95,52 +94,3 @@ def _groups(file: ClusterFile, nodes: tuple[Node, ...]) -> dict[str, tuple[str, 
     for section in file.nodes:
         groups[section.name] = tuple(_names(section))
     return groups | {switch: (switch,) for switch in file.switches}
-
-
-def _invalid(document: Document, error: ValidationError) -> InvalidFile:
-    """The first problem in the order of the file is the message; the hint names the others."""
-    problems = sorted(error.errors(), key=lambda details: document.line(details["loc"]))
-    first, others = problems[0], problems[1:]
-    fields = ", ".join(f"{format_location(other['loc'])} (line {document.line(other['loc'])})" for other in others[:5])
-    hint = f"more to correct: {fields}{', ...' if len(others) > 5 else ''}" if others else ""
-    return document.error(first["loc"], _describe(first), hint)
-
-
-def _describe(details: ErrorDetails) -> str:
-    kind, context = details["type"], details.get("ctx", {})
-    given = f"{details['input']!r:.40}"
-    match kind:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden":
-            return _unknown_field(str(details["loc"][-1]))
-        case "string_type":
-            return f"must be text, not {given}; put it in quotes"
-        case "int_type" | "int_from_float":
-            return f"must be a whole number, not {given}"
-        case "float_type":
-            return f"must be a number, not {given}"
-        case "bool_type":
-            return f"must be true or false, not {given}"
-        case "list_type":
-            return f"must be a list, not {given}"
-        case "model_type" | "dict_type":
-            return f"must be a mapping (lines of `name: value`), not {given}"
-        case "too_short":
-            return "must not be empty"
-        case "string_pattern_mismatch":
-            return f"must be made of letters, digits, dots, dashes and underscores, not {given}"
-        case _:
-            return _limit(kind, context, given) or details["msg"]
-
-
-def _limit(kind: str, context: dict[str, Any], given: str) -> str | None:
-    words = {"greater_than_equal": "at least", "greater_than": "more than", "less_than_equal": "at most"}
-    limits = [value for key, value in context.items() if key in ("ge", "gt", "le")]
-    return f"must be {words[kind]} {limits[0]}, not {given}" if kind in words and limits else None
-
-
-def _unknown_field(name: str) -> str:
-    known = {field for section in _SECTIONS for field in section.model_fields}
-    meant = nearest(name, known - {name})
-    return "there is no such field here" + (f"; did you mean {meant}?" if meant else "")

@@ -7,19 +7,12 @@ from tonnage.hardware.catalogue import nearest
 from tonnage.hardware.cluster import HOST, Link
 from tonnage.hardware.cluster_models import LinkSection
 from tonnage.hardware.gpu import Gpu, pcie_bytes_second
+from tonnage.hardware.yaml_errors import Problem
 from tonnage.hardware.yaml_lines import Location
 
 # One message, one way, when the file does not say: our estimates of the order of magnitude.
 _LATENCY_SECONDS = {"nvlink": 2e-6, "infinity_fabric": 2e-6, "pcie": 2e-6, "infiniband": 2e-6, "roce": 4e-6}
 _NETWORK_LATENCY_SECONDS = 20e-6
-
-
-class Problem(Exception):
-    """Something a field says that cannot be; the reader adds file and line."""
-
-    def __init__(self, location: Location, text: str) -> None:
-        super().__init__(text)
-        self.location, self.text = tuple(location), text
 
 
 @dataclass(frozen=True, slots=True)

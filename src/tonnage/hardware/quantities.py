@@ -6,10 +6,12 @@ _NUMBER = r"\d+(?:\.\d+)?"
 _PREFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_DURATIONS = {"s": 1, "min": 60, "h": 3600}
 
 BYTES_PATTERN = rf"^{_NUMBER} ?([KMGT]i?)?B$"
 RATE_PATTERN = rf"^{_NUMBER} ?([KMGT]bit/s|[KMGT]i?B/s)$"
 SECONDS_PATTERN = rf"^{_NUMBER} ?(ns|us|ms|s)$"
+DURATION_PATTERN = rf"^{_NUMBER} ?(s|min|h)$"
 
 
 def parse_bytes(text: object) -> int:
@@ -30,6 +32,12 @@ def parse_seconds(text: object) -> float:
     """`2 us` as seconds."""
     number, unit = _split(text, SECONDS_PATTERN, "a time with its unit, such as 2 us")
     return number * _SECONDS[unit]
+
+
+def parse_duration(text: object) -> float:
+    """`10 min` as seconds: for times that people wait."""
+    number, unit = _split(text, DURATION_PATTERN, "a time with its unit, such as 90 s, 10 min or 1.5 h")
+    return number * _DURATIONS[unit]
 
 
 def _split(text: object, pattern: str, wanted: str) -> tuple[float, str]:

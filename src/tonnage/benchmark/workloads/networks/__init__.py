@@ -1,0 +1,1 @@
+"""The networks of the families as torch modules. Importing one of these modules imports torch."""
