@@ -25,12 +25,11 @@ from tonnage.store.location import Location, connect, find_location
 from tonnage.store.migrate import migrate, writing
 from tonnage.store.queries import Conditions, Summary
 from tonnage.store.rows import Environment, HostRow, KernelRow, Measurement, Status
-from tonnage.store.tables import Base, Environments, Hosts, Kernels, Measurements, Operators
+from tonnage.store.tables import TABLES, Environments, Hosts, Kernels, Measurements
 from tonnage.store.writing import Detail, chunks, environment_row, insert_missing, measurement_row, table_of
 
-__all__ = ["TABLES", "Conditions", "Database", "Summary", "open_database"]
+__all__ = ["Conditions", "Database", "Summary", "open_database"]
 
-TABLES: tuple[type[Base], ...] = (Environments, Operators, Measurements, Kernels, Hosts)
 _FINAL = (Status.OK, Status.OUT_OF_MEMORY)  # running these again would teach nothing
 
 

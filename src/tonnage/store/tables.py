@@ -181,3 +181,7 @@ class Hosts(Base):
     calls: Mapped[int]
     seconds_mean: Mapped[float]
     seconds_deviation: Mapped[float]
+
+
+# In this order a row comes after those it names.
+TABLES: tuple[type[Base], ...] = (Environments, Operators, Measurements, Kernels, Hosts)
