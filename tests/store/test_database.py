@@ -202,5 +202,11 @@ def test_a_wrong_kernel_keeps_its_measurement_out(database: Database) -> None:
     assert database.counts()["measurements"] == 0
 
 
+def test_attributes_may_hold_any_text(database: Database) -> None:
+    row = measurement(structure={"a\0b": "\0'\"\\\u2028"}, message="'; DROP TABLE measurements; --")
+    database.add(H200, row)
+    assert list(database.measurements()) == [(H200, row)]
+
+
 def test_a_temperature_may_be_below_zero(database: Database) -> None:
     assert database.add(H200, measurement(temperature_celsius=-5.0))

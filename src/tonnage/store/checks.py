@@ -67,26 +67,26 @@ def _check_of(column: Column[Any]) -> Check:
     if isinstance(column.type, UtcTime):
         return _moment
     if isinstance(column.type, Double):
-        return _temperature if column.name in _MAY_BE_NEGATIVE else _share if column.name in _SHARES else _amount
+        return _finite if column.name in _MAY_BE_NEGATIVE else _share if column.name in _SHARES else _amount
     length = column.type.length if isinstance(column.type, String) else None
     return lambda value: _text(value, length)
 
 
 def _amount(value: Any) -> float:
-    number = _temperature(value)
+    number = _finite(value)
     if number < 0:
         raise ValueError("it must not be negative")
     return number
 
 
 def _share(value: Any) -> float:
-    number = _temperature(value)
+    number = _finite(value)
     if not 0 <= number <= 1:
         raise ValueError("it must be a share from 0 to 1")
     return number
 
 
-def _temperature(value: Any) -> float:
+def _finite(value: Any) -> float:
     if isinstance(value, bool | str | bytes):
         raise ValueError("it must be a number")
     number = float(value)

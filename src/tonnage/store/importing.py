@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from sqlalchemy import Connection, select
 
@@ -15,7 +16,7 @@ from tonnage.hardware import find_gpu
 from tonnage.store.checks import checked
 from tonnage.store.layout import LABELS, REFERENCES, file_columns
 from tonnage.store.records import Record, canonical_json
-from tonnage.store.tables import Base, Environments, Measurements, Operators
+from tonnage.store.tables import Base, Environments, Operators
 from tonnage.store.tabular import FileColumn, Line, parse, read_rows
 from tonnage.store.writing import (
     chunks,
@@ -27,6 +28,10 @@ from tonnage.store.writing import (
     operator_row,
     table_of,
 )
+
+NamedRow: TypeAlias = tuple[str, Record]
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,104 +72,85 @@ class Importer:
         names, lines = read_rows(path)
         columns = _columns(table, path, names)
         tally = self.tallies.setdefault(table.__tablename__, Tally())
-        rows = self._parsed(table, columns, path.name, lines, tally)
-        if table in LABELS:
-            self._add_labelled(table, path.name, rows, tally)
-        else:
-            self._add_details(table, path.name, rows, tally)
+        convert = self._labelled if table in LABELS else self._detail
+        rows = self._good(path.name, lines, tally, lambda cells: convert(table, _record(table, columns, cells)))
+        add = self._add_labelled if table in LABELS else self._add_details
+        add(table, rows, tally)
 
-    def _parsed(
-        self, table: type[Base], columns: list[FileColumn], file: str, lines: Iterable[Line], tally: Tally
-    ) -> Iterator[tuple[int, Record]]:
+    def _good(
+        self, file: str, lines: Iterable[Line], tally: Tally, convert: Callable[[list[object]], NamedRow]
+    ) -> Iterator[NamedRow]:
         for number, cells in lines:
             try:
-                record = _record(table, columns, cells)
+                row = convert(cells)
             except InvalidFile as error:
-                self._refuse(file, number, error, tally)
+                tally.refused += 1
+                self.refusals.append(Refusal(file, number, error.message))
             else:
-                yield number, record
-
-    def _refuse(self, file: str, line: int, error: InvalidFile, tally: Tally) -> None:
-        tally.refused += 1
-        self.refusals.append(Refusal(file, line, error.message))
+                yield row
 
     # -- rows with a digest -----------------------------------------------------------------------------------------------
 
-    def _add_labelled(self, table: type[Base], file: str, rows: Iterable[tuple[int, Record]], tally: Tally) -> None:
-        for chunk in chunks(rows):
-            good: dict[str, Record] = {}
-            taken = 0
-            for number, record in chunk:
-                try:
-                    digest, row = self._row(table, record)
-                    self._remember(table, record[LABELS[table]], digest)
-                except InvalidFile as error:
-                    self._refuse(file, number, error, tally)
-                    continue
-                good[digest] = row
-                taken += 1
-            ids, added = insert_missing(self.connection, table, good)
-            self._ids[table].update(ids)
-            tally.added += len(added)
-            tally.known += taken - len(added)
-
-    def _row(self, table: type[Base], record: Record) -> tuple[str, Record]:
-        if table is Operators:
-            return operator_row(record)
-        if table is Measurements:
-            environment, key = self._named(Environments, record)
-            digest, row = measurement_row(record, environment)
-            return digest, row | {"environment_id": key}
-        self._look_up_gpu(record["gpu"])
-        return environment_row(record)
-
-    def _remember(self, table: type[Base], label: str | None, digest: str) -> None:
-        """Labels in a file are only names; the digest is computed from what the row says."""
+    def _labelled(self, table: type[Base], record: Record) -> NamedRow:
+        """The row by its digest. Labels in a file are only names; the digest is computed from what the row says."""
+        digest, row = self._digested(table, record)
+        label = str(record[LABELS[table]] or "")
         if label and self._digests[table].setdefault(label, digest) != digest:
             raise InvalidFile(f"{LABELS[table]} {label!r:.80} was given before, with other values")
+        return digest, row
 
-    def _look_up_gpu(self, name: object) -> None:
-        if isinstance(name, str) and name:
-            try:
-                find_gpu(name)
-            except NotFound:
+    def _digested(self, table: type[Base], record: Record) -> NamedRow:
+        if table is Operators:
+            return operator_row(record)
+        if table is Environments:
+            named = environment_row(record)
+            self._look_up_gpu(record["gpu"])
+            return named
+        environment, key = self._find(Environments, record)
+        digest, row = measurement_row(record, environment)
+        return digest, row | {"environment_id": key}
+
+    def _look_up_gpu(self, name: str) -> None:
+        try:
+            find_gpu(name)
+        except NotFound:
+            if name:  # runs on a CPU have none
                 self.unknown_gpus.add(name)
 
-    def _named(self, table: type[Base], record: Mapping[str, Any]) -> tuple[str, int]:
+    def _find(self, table: type[Base], record: Record) -> tuple[str, int]:
         """Digest and key of the row that a label means: one of these files, or one of the database."""
-        label = record[LABELS[table]]
-        digest = self._digests[table].get(label, label) if isinstance(label, str) else ""
-        ids = self._ids[table]
-        if digest not in ids:
+        label, ids = str(record[LABELS[table]]), self._ids[table]
+        digest = self._digests[table].get(label, label)
+        if digest not in ids and _DIGEST.fullmatch(digest):
             ids.update(find_ids(self.connection, table, [digest]))
         if digest not in ids:
             raise InvalidFile(f"{LABELS[table]} {label!r:.80} is neither in these files nor in the database")
         return digest, ids[digest]
 
+    def _add_labelled(self, table: type[Base], rows: Iterable[NamedRow], tally: Tally) -> None:
+        for chunk in chunks(rows):
+            ids, added = insert_missing(self.connection, table, dict(chunk))
+            self._ids[table].update(ids)
+            tally.added += len(added)
+            tally.known += len(chunk) - len(added)
+
     # -- rows of measurements ---------------------------------------------------------------------------------------------
 
-    def _add_details(self, table: type[Base], file: str, rows: Iterable[tuple[int, Record]], tally: Tally) -> None:
+    def _detail(self, table: type[Base], record: Record) -> NamedRow:
+        """The row by everything it says."""
+        keys = {f"{LABELS[other]}_id": self._find(other, record)[1] for other in REFERENCES[table]}
+        row = checked(table, record) | keys
+        return canonical_json(row), row
+
+    def _add_details(self, table: type[Base], rows: Iterable[NamedRow], tally: Tally) -> None:
         """A measurement may have equal rows: as many are known as it has already, those beyond are added."""
         stored: dict[int, Counter[str]] = {}
         for chunk in chunks(rows):
-            good = list(self._detail_rows(table, file, chunk, tally))
-            stored = self._stored(table, {row["measurement_id"] for row in good}, stored)
-            fresh = [row for row in good if not _take(stored[row["measurement_id"]], _fingerprint(row))]
+            stored = self._stored(table, {row["measurement_id"] for _, row in chunk}, stored)
+            fresh = [row for name, row in chunk if not _take(stored[row["measurement_id"]], name)]
             insert_rows(self.connection, table, fresh)
             tally.added += len(fresh)
-            tally.known += len(good) - len(fresh)
-
-    def _detail_rows(
-        self, table: type[Base], file: str, chunk: Iterable[tuple[int, Record]], tally: Tally
-    ) -> Iterator[Record]:
-        for number, record in chunk:
-            try:
-                keys = {f"{LABELS[other]}_id": self._named(other, record)[1] for other in REFERENCES[table]}
-                row = checked(table, record) | keys
-            except InvalidFile as error:
-                self._refuse(file, number, error, tally)
-            else:
-                yield row
+            tally.known += len(chunk) - len(fresh)
 
     def _stored(
         self, table: type[Base], measurements: set[int], before: dict[int, Counter[str]]
@@ -175,7 +161,7 @@ class Importer:
         columns = [column for column in source.c if column.name != "id"]
         for part in chunks(sorted(measurements - before.keys())):
             for row in self.connection.execute(select(*columns).where(source.c.measurement_id.in_(part))).mappings():
-                kept[row["measurement_id"]][_fingerprint(dict(row))] += 1
+                kept[row["measurement_id"]][canonical_json(dict(row))] += 1
         return kept
 
 
@@ -184,10 +170,6 @@ def _take(counter: Counter[str], name: str) -> bool:
     found = counter[name] > 0
     counter[name] -= found
     return found
-
-
-def _fingerprint(row: Mapping[Any, Any]) -> str:
-    return canonical_json(dict(row))
 
 
 def _columns(table: type[Base], path: Path, names: list[str]) -> list[FileColumn]:

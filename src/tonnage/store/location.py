@@ -44,14 +44,15 @@ def default_path() -> Path:
 def find_location(location: str | Path | None, *, create: bool) -> Location:
     """What was asked for, else what the environment variable says, else the user's own database."""
     asked = location or os.environ.get(VARIABLE)
-    if not asked:
-        path = default_path()
-        if create:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        return _file(path, create)
     if isinstance(asked, str) and "://" in asked:
         return _server(asked)
-    return _file(Path(asked).expanduser().absolute(), create)
+    path = Path(asked).expanduser().absolute() if asked else default_path()
+    try:
+        if create and not asked:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return _file(path, create)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be a database: {error.strerror}") from None
 
 
 def _file(path: Path, create: bool) -> Location:

@@ -65,7 +65,7 @@ def insert_missing(
 ) -> tuple[dict[str, int], set[str]]:
     """Adds records by digest; returns the keys of all, and the digests that are new."""
     known = find_ids(connection, table, rows)
-    missing = sorted(set(rows) - set(known))
+    missing = [name for name in rows if name not in known]
     insert_rows(connection, table, [{"digest": name, **rows[name]} for name in missing])
     return known | find_ids(connection, table, missing), set(missing)
 
