@@ -102,6 +102,11 @@ def test_errors_are_for_main_to_print(tmp_path: Path) -> None:
     assert isinstance(error("import", str(tmp_path / "missing")), NotFound)
 
 
+def test_a_misspelt_folder_makes_no_database(tmp_path: Path) -> None:
+    assert isinstance(error("import", str(tmp_path / "missing"), "--database", str(tmp_path / "new.db")), NotFound)
+    assert not (tmp_path / "new.db").exists()
+
+
 def test_an_unreachable_server_ends_with_code_5_and_no_password() -> None:
     command = [sys.executable, "-m", "tonnage.cli.main", "bench", "show", "--database"]
     result = subprocess.run(

@@ -159,10 +159,13 @@ def test_the_summary_counts_by_gpu_family_and_status(database: Database) -> None
 
 def test_thousands_of_kernels_are_added_well_below_a_second(database: Database) -> None:
     rows = [kernel(replace(MATMUL, outputs=(TensorSpec((number % 500,), "float32"),))) for number in range(3000)]
-    start = time.perf_counter()
-    database.add(H200, measurement(), rows)
-    assert time.perf_counter() - start < 1  # 0.2 s on two old cores; the rest is room for a busy machine
-    assert [row for _, _, row in database.kernels()] == rows
+    seconds = []
+    for key in "abc":  # the best of three, since other tests run beside this one
+        start = time.perf_counter()
+        database.add(H200, measurement(key), rows)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.7
+    assert [row for _, _, row in database.kernels()] == rows * 3
 
 
 # -- the edge -------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,8 +60,9 @@ def export_command(path: Target, database: Where = None, as_json: AsJson = False
 def import_command(path: Source, database: Where = None, as_json: AsJson = False) -> None:
     """Take in rows that were exported elsewhere; rows that are there already are passed over."""
     from tonnage.store.database import open_database
-    from tonnage.store.exchange import import_rows
+    from tonnage.store.exchange import find_files, import_rows
 
+    find_files(Path(path).expanduser())  # first, so that a misspelt name makes no database
     with open_database(database) as opened:
         report = import_rows(opened, path)
     _print_report_json(report) if as_json else _print_report(report)

@@ -83,7 +83,7 @@ def import_rows(database: Database, path: str | Path) -> ImportReport:
     Rows that are there already are passed over; wrong ones are refused, each with its reason; good ones are kept. A file
     that cannot be read raises `InvalidFile`, and nothing is imported.
     """
-    files = _files(Path(path).expanduser())
+    files = find_files(Path(path).expanduser())
     with database.writing() as connection:
         importer = Importer(connection)
         for table, file in files:
@@ -95,8 +95,8 @@ def import_rows(database: Database, path: str | Path) -> ImportReport:
     )
 
 
-def _files(path: Path) -> list[tuple[type[Base], Path]]:
-    """Tables with their files, in the order in which rows name each other."""
+def find_files(path: Path) -> list[tuple[type[Base], Path]]:
+    """Tables with their files, in the order in which rows name each other; raises `NotFound` or `UsageError`."""
     if not path.exists():
         raise NotFound(f"there is no folder or file {path}")
     folder = path if path.is_dir() else path.parent
