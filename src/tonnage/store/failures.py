@@ -35,7 +35,7 @@ def _sqlite(location: Location, error: DBAPIError) -> TonnageError:
         message = f"another process has been writing to {name} for more than {BUSY_SECONDS} s"
         return Unreachable(message, "try again later, or use PostgreSQL for many writers")
     if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
-        return UsageError(f"{name} cannot be opened for writing", "look at the permissions of the file and its folder")
+        return UsageError(f"{name} may not be written", "look at the permissions of the file and its folder")
     if code == "SQLITE_FULL":
         return TonnageError(f"the disk is full: nothing was written to {name}", "make room, then try again")
     return TonnageError(f"the database {name} failed: {_shown(location, error)}")
