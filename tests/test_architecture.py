@@ -51,7 +51,7 @@ def test_pure_rooms_do_no_input_or_output(path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["import tonnage", "import tonnage.cli.main"])
 def test_importing_the_package_loads_nothing_heavy(command: str) -> None:
-    heavy = ("torch", "numpy", "pydantic", "onnx", "fastapi")
+    heavy = ("torch", "numpy", "pydantic", "onnx", "fastapi", "sqlalchemy", "alembic", "pyarrow")
     code = f"{command}; import sys; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ import typer
 from tonnage import errors
 from tonnage.cli.main import app
 from tonnage.hardware import all_gpus
+from tonnage.store.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -149,3 +150,10 @@ def test_the_page_of_exit_codes_names_every_error() -> None:
 
 def test_the_readme_counts_the_gpus() -> None:
     assert f"any of {len(all_gpus())} GPUs" in (ROOT / "README.md").read_text()
+
+
+def test_the_page_of_the_benchmark_database_names_every_column() -> None:
+    text = (ROOT / "docs" / "reference" / "benchmark-database.md").read_text()
+    columns = {column.name for table in TABLES for column in table.__table__.columns} - {"id"}
+    named = {re.sub(r"_seconds_(mean|deviation)$", "_seconds_*", column) for column in columns}
+    assert [column for column in sorted(named) if f"`{column}`" not in text] == []

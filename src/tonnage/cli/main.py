@@ -40,7 +40,18 @@ def _cluster_app() -> typer.Typer:
     return cluster
 
 
+def _bench_app() -> typer.Typer:
+    from tonnage.cli.bench_data import export_command, import_command, show_command
+
+    bench = typer.Typer(help="The benchmark database: what was measured on real hardware.", no_args_is_help=True)
+    bench.command("show")(show_command)
+    bench.command("export")(export_command)
+    bench.command("import")(import_command)
+    return bench
+
+
 app.add_typer(_cluster_app(), name="cluster")
+app.add_typer(_bench_app(), name="bench")
 
 
 def _version(wanted: bool) -> None:
