@@ -112,6 +112,7 @@ class Origin:
     storage_bytes: int = 0
     checkpoints: int = 0
     parameter_count: int = 0
+    epoch_steps: int = 0  # batches in the data loader that drives the loop; 0 if there is none
     warnings: tuple[str, ...] = ()
 
 
@@ -134,6 +135,9 @@ class Trace:
     call_operator: npt.NDArray[np.int32]
     call_phase: npt.NDArray[np.int8]
     call_module: npt.NDArray[np.int32]
+    # What the host did since the call before: operators that only look at tensors (views), and calls of modules.
+    call_views: npt.NDArray[np.int32]
+    call_entered: npt.NDArray[np.int32]
 
     @cached_property
     def steps(self) -> int:
