@@ -146,15 +146,14 @@ class Trace:
     def bytes_per_step(self, name: str) -> int:
         """Bytes moved by the copy operator `name` in the last complete step (all of them if no step was complete)."""
         moved = np.array([_moved_bytes(op) if op.name == name else 0 for op in self.operators], dtype=np.int64)
-        first, last = self._last_step()
-        called = self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
+        called = self.last_step_calls()
         return int(moved[self.call_operator[called]].sum()) if len(moved) and len(called) else 0
 
-    def _last_step(self) -> tuple[int, int]:
+    def last_step_calls(self) -> npt.NDArray[np.int32]:
+        """The calls of the last complete step (all of them if no step was complete)."""
         ends = np.flatnonzero(self.event_kind == Event.STEP)
-        if len(ends) == 0:
-            return 0, len(self.event_kind)
-        return (int(ends[-2]) if len(ends) > 1 else 0), int(ends[-1])
+        first, last = (0, len(self.event_kind)) if len(ends) == 0 else (int(ends[-2]) if len(ends) > 1 else 0, int(ends[-1]))
+        return self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
 
 
 def _moved_bytes(operator: Operator) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tonnage.estimate.kernels.work import COUNTERS, Rules, Work, counts, itemsize, stored_bytes, tensors
+from tonnage.estimate.kernels.work import Rules, Work, counts, itemsize, stored_bytes, tensors
 from tonnage.program.trace import Operator, TensorSpec
 
 # These launch nothing: they make or change what the host knows about a tensor.
@@ -51,19 +51,7 @@ _WINDOWS = (
 )  # fmt: skip
 
 
-def works_of(operator: Operator, rules: Rules) -> tuple[Work, ...]:
-    """The kernels of any operator; one that nobody described moves its bytes."""
-    if operator.name in NOTHING:
-        return ()
-    counter = COUNTERS.get(operator.name)
-    if counter is not None:
-        return counter(operator, rules)
-    if operator.name.startswith(("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")):
-        return _lists(operator, rules)
-    return (_moved("pointwise", operator),)
-
-
-def _moved(kind: str, operator: Operator, *, depth: int = 1, reads: float | None = None, launches: float = 1.0) -> Work:
+def moved(kind: str, operator: Operator, *, depth: int = 1, reads: float | None = None, launches: float = 1.0) -> Work:
     """Every input is read once, every result is written once; an operator in place writes its first input."""
     inputs = tensors(operator)
     written = sum(spec.nbytes for spec in operator.outputs)
@@ -90,21 +78,21 @@ def is_scattered(spec: TensorSpec) -> bool:
 
 @counts(*_FILLS)
 def _fills(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_moved("fill", operator, reads=0.0),)
+    return (moved("fill", operator, reads=0.0),)
 
 
 @counts(*_COPIES)
 def _copies(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
     inputs = tensors(operator)
     reads = float(stored_bytes(inputs[-1])) if operator.name == "aten::copy_" and inputs else None
-    return (_moved("movement", operator, reads=reads),)
+    return (moved("movement", operator, reads=reads),)
 
 
 @counts(*_REDUCTIONS)
 def _reductions(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
     source = tensors(operator)[0]
     results = max(operator.outputs[0].numel if operator.outputs else 1, 1)
-    work = _moved("reduction", operator, depth=max(source.numel // results, 1))
+    work = moved("reduction", operator, depth=max(source.numel // results, 1))
     return (replace(work, strided=_reduces_outer(operator, source)),)
 
 
@@ -124,7 +112,7 @@ def _softmax(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     dim = operator.attributes.get("dim")
     position = dim if isinstance(dim, int) else -1
     depth = source.shape[position] if source.shape else 1
-    return (_moved("softmax", operator, depth=max(depth, 1)),)
+    return (moved("softmax", operator, depth=max(depth, 1)),)
 
 
 @counts(*_NORMALISATIONS)
@@ -147,7 +135,7 @@ def _normalised(kind: str, operator: Operator, source: TensorSpec) -> Work:
     else:
         dims = operator.attributes.get("normalized_shape")
         depth = prod(int(d) for d in dims if isinstance(d, int)) if isinstance(dims, tuple | list) else source.shape[-1]
-    return _moved(kind, operator, depth=max(depth, 1))
+    return moved(kind, operator, depth=max(depth, 1))
 
 
 @counts(*_GATHERS)
@@ -155,12 +143,12 @@ def _gathers(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     """Only what is picked is read."""
     results = sum(spec.nbytes for spec in operator.outputs)
     indices = sum(spec.nbytes for spec in tensors(operator)[1:])
-    return (_moved("gather", operator, reads=float(results + indices), depth=_row(operator)),)
+    return (moved("gather", operator, reads=float(results + indices), depth=_row(operator)),)
 
 
 @counts(*_SCATTERS)
 def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_moved("scatter", operator, depth=_row(operator)),)
+    return (moved("scatter", operator, depth=_row(operator)),)
 
 
 def _row(operator: Operator) -> int:
@@ -172,7 +160,7 @@ def _row(operator: Operator) -> int:
 @counts(*_SORTS)
 def _sorts(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
     source = tensors(operator)[0]
-    return (_moved("sort", operator, depth=max(source.shape[-1] if source.shape else 1, 1)),)
+    return (moved("sort", operator, depth=max(source.shape[-1] if source.shape else 1, 1)),)
 
 
 @counts(*_WINDOWS, *(f"{name}_backward" for name in _WINDOWS))
@@ -180,10 +168,10 @@ def _windows(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     inputs = tensors(operator)
     most = max((spec.numel for spec in (*inputs, *operator.outputs)), default=1)
     least = min((spec.numel for spec in (*inputs[:1], *operator.outputs[:1]) if spec.numel), default=1)
-    return (_moved("window", operator, depth=max(most // max(least, 1), 1)),)
+    return (moved("window", operator, depth=max(most // max(least, 1), 1)),)
 
 
-def _lists(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
+def lists(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
     """Operators on whole lists of tensors. In place, the first list is written; fused optimizers write all but gradients."""
     inputs = tensors(operator)
     lists = _list_count(operator.name, inputs)
