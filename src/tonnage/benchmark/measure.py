@@ -267,9 +267,7 @@ def _without(observer: Observer) -> Any:
     return torch.utils._python_dispatch._disable_current_modes()
 
 
-def _layer_rows(
-    layer: Layer, campaign: str, seen: Observation, calls: range, message: str, runs: int
-) -> Measured:
+def _layer_rows(layer: Layer, campaign: str, seen: Observation, calls: range, message: str, runs: int) -> Measured:
     status, _, reason = message.partition(": ")
     measurement = Measurement(
         key=layer.key,

@@ -18,11 +18,11 @@ def operation(name: str) -> str:
 class Interval:
     """A quantity with bounds that hold it with the estimate's coverage."""
 
-    value: int
-    low: int
-    high: int
+    value: float
+    low: float
+    high: float
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -52,6 +52,31 @@ class OutOfMemoryMoment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEstimate:
+    """How long a step takes, what it draws and what it costs, on one or several GPUs of a kind."""
+
+    basis: str
+    bound_by: str  # what the step waits for most: "GPU", "host", "copies" or "network"
+    gpu_count: int
+    step_seconds: Interval
+    forward_seconds: Interval
+    backward_seconds: Interval
+    optimizer_seconds: Interval
+    h2d_seconds: Interval
+    d2h_seconds: Interval
+    power_watts: Interval
+    energy_joules_step: Interval
+    utilisation: float  # share of the step in which a kernel runs
+    epoch_seconds: Interval | None = None
+    cost_usd_hour: Interval | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("basis",)}
+        plain = {name: v.as_dict() if isinstance(v, Interval) else v for name, v in values.items()}
+        return {"time_basis": self.basis, **plain}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What one program needs on one GPU. `basis` says how it is known: measured, calibrated or specification."""
 
@@ -70,6 +95,7 @@ class Estimate:
     coverage: float = 0.9
     out_of_memory: OutOfMemoryMoment | None = None
     max_batch: int | None = None
+    time: TimeEstimate | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The contract of `--json`: bytes and seconds, never formatted text."""
@@ -90,6 +116,7 @@ class Estimate:
             "d2h_bytes_step": self.d2h_bytes_step,
             "max_batch": self.max_batch,
             "out_of_memory": None if moment is None else _plain(moment),
+            **(self.time.as_dict() if self.time else {}),
         }
 
 

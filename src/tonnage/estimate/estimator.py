@@ -8,9 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from tonnage.estimate import intervals, workspace
-from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report
+from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report, TimeEstimate
 from tonnage.estimate.memory import Requests, Skeleton, context_bytes
 from tonnage.estimate.replay import Replay
+from tonnage.estimate.step import last_step
+from tonnage.estimate.time_estimate import estimate_time
+from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
 
@@ -23,8 +26,11 @@ CALIBRATED = {"H200"}
 class Estimator:
     """Evaluates one Trace; what GPUs of one architecture share is computed once."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, time_model: TimeModel | None = None, epoch_steps: int = 0) -> None:
         self.trace = trace
+        self.time_model = time_model
+        self.epoch_steps = epoch_steps or trace.origin.epoch_steps
+        self._step = last_step(trace) if time_model is not None else None
         self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
@@ -61,7 +67,13 @@ class Estimator:
             d2h_bytes_step=self._copies[1],
             coverage=intervals.COVERAGE,
             out_of_memory=None if fits else _moment(requests, result),
+            time=self._time(gpu),
         )
+
+    def _time(self, gpu: Gpu) -> TimeEstimate | None:
+        if self.time_model is None or self._step is None:
+            return None
+        return estimate_time(self._step, gpu, self.time_model, epoch_steps=self.epoch_steps)
 
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
@@ -110,9 +122,16 @@ class Estimator:
         )
 
 
-def estimate_trace(trace: Trace, gpus: Sequence[Gpu], *, curve: bool = True) -> Report:
-    """The report on a program for some GPUs."""
-    estimator = Estimator(trace)
+def estimate_trace(
+    trace: Trace,
+    gpus: Sequence[Gpu],
+    *,
+    curve: bool = True,
+    time_model: TimeModel | None = None,
+    epoch_steps: int = 0,
+) -> Report:
+    """The report on a program for some GPUs; without a time model it is about memory alone."""
+    estimator = Estimator(trace, time_model, epoch_steps)
     origin = trace.origin
     return Report(
         program=origin.program,

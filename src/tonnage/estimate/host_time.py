@@ -49,7 +49,9 @@ class HostModel:
 
     def _by_phase(self, phase: np.ndarray[tuple[int], np.dtype[np.int8]]) -> tuple[Floats, Floats]:
         factor = np.array([self.forward, self.forward, self.backward, self.optimizer, self.forward])
-        extra = np.array([self.forward_call, self.forward_call, self.backward_call, self.optimizer_call, self.forward_call])
+        extra = np.array(
+            [self.forward_call, self.forward_call, self.backward_call, self.optimizer_call, self.forward_call]
+        )
         return factor[phase], extra[phase]
 
 

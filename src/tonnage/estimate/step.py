@@ -35,7 +35,7 @@ class Step:
     @property
     def more_launches(self) -> npt.NDArray[np.float64]:
         """By operator: launches beyond the few that the cost of an operator includes."""
-        return np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0)
+        return np.asarray(np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0))
 
     @property
     def operator_names(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Step:
 
     def by_operator(self, work_values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Values of works added up for each distinct operator."""
-        return np.bincount(self.work_operator, weights=work_values, minlength=len(self.operators))
+        return np.bincount(self.work_operator, weights=work_values, minlength=len(self.operators)).astype(np.float64)
 
 
 def last_step(trace: Trace) -> Step:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.estimate import copies
 from tonnage.estimate.copies import CopyModel
-from tonnage.estimate.energy import EnergyModel
-from tonnage.estimate.host_time import HostModel
-from tonnage.estimate.kernels.model import KernelModel
-from tonnage.estimate.kernels.roofline import Constants
 from tonnage.estimate.step import Step
+from tonnage.estimate.time_model import TimeModel
 from tonnage.estimate.timeline import Floats, Timeline, simulate
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Phase
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeModel:
-    """Everything that is needed to time a step: one file, fitted by `tonnage fit`."""
-
-    kernels: KernelModel = field(default_factory=lambda: KernelModel(constants=Constants()))
-    host: HostModel = field(default_factory=HostModel)
-    copies: CopyModel = field(default_factory=CopyModel)
-    energy: EnergyModel = field(default_factory=EnergyModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

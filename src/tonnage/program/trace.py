@@ -152,8 +152,10 @@ class Trace:
     def last_step_calls(self) -> npt.NDArray[np.int32]:
         """The calls of the last complete step (all of them if no step was complete)."""
         ends = np.flatnonzero(self.event_kind == Event.STEP)
-        first, last = (0, len(self.event_kind)) if len(ends) == 0 else (int(ends[-2]) if len(ends) > 1 else 0, int(ends[-1]))
-        return self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
+        first = int(ends[-2]) if len(ends) > 1 else 0
+        last = int(ends[-1]) if len(ends) else len(self.event_kind)
+        called: npt.NDArray[np.int32] = self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
+        return called
 
 
 def _moved_bytes(operator: Operator) -> int:

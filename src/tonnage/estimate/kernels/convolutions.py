@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tonnage.estimate.kernels.work import Rules, Work, arithmetic, counts, flag, itemsize, numbers
+from tonnage.estimate.kernels.work import Rules, Work, arithmetic, counts, flag, itemsize, number, numbers
 from tonnage.program.trace import Operator, TensorSpec
 
 
@@ -13,7 +13,7 @@ def _forward(operator: Operator, rules: Rules) -> tuple[Work, ...]:
     data, weight = _required(operator, 0), _required(operator, 1)
     works = [_work("convolution", operator, data, weight, operator.outputs[0], rules)]
     if len(operator.inputs) > 2 and operator.inputs[2] is not None:
-        works.append(_bias(operator, operator.outputs[0]))
+        works.append(_bias(operator.outputs[0]))
     return tuple(works)
 
 
@@ -28,7 +28,7 @@ def _backward(operator: Operator, rules: Rules) -> tuple[Work, ...]:
     if of_weight:
         works.append(_work("convolution_weight", operator, data, weight, result, rules))
     if of_bias:
-        works.append(_bias_gradient(operator, result))
+        works.append(_bias_gradient(result))
     return tuple(works)
 
 
@@ -43,7 +43,7 @@ def _work(
     kind: str, operator: Operator, data: TensorSpec, weight: TensorSpec, result: TensorSpec, rules: Rules
 ) -> Work:
     """As a product. A transposed convolution is the gradient of a plain one, so its parts change places."""
-    groups = int(operator.attributes.get("groups", 1) or 1)  # type: ignore[arg-type]
+    groups = max(number(operator.attributes, "groups", 1), 1)
     window = prod(weight.shape[2:])
     transposed = flag(operator.attributes, "transposed")
     image, other = (result, data) if transposed else (data, result)
@@ -85,7 +85,7 @@ _ROLES = {
 }
 
 
-def _bias(operator: Operator, result: TensorSpec) -> Work:
+def _bias(result: TensorSpec) -> Work:
     return Work(
         kind="pointwise", name="aten::add_", fresh_bytes=float(result.nbytes), read_bytes=float(result.nbytes),
         written_bytes=float(result.nbytes),
@@ -93,9 +93,10 @@ def _bias(operator: Operator, result: TensorSpec) -> Work:
     )  # fmt: skip
 
 
-def _bias_gradient(operator: Operator, result: TensorSpec) -> Work:
+def _bias_gradient(result: TensorSpec) -> Work:
     channels = result.shape[1]
     return Work(
-        kind="reduction", name="aten::sum", fresh_bytes=float(result.nbytes), read_bytes=float(result.nbytes), written_bytes=float(channels * itemsize(result)),
-        itemsize=itemsize(result), rows=channels, depth=max(result.numel // max(channels, 1), 1), strided=True,
+        kind="reduction", name="aten::sum", fresh_bytes=float(result.nbytes), read_bytes=float(result.nbytes),
+        written_bytes=float(channels * itemsize(result)), itemsize=itemsize(result), rows=channels,
+        depth=max(result.numel // max(channels, 1), 1), strided=True,
     )  # fmt: skip

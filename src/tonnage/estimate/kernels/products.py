@@ -12,6 +12,7 @@ from tonnage.estimate.kernels.work import (
     flag,
     is_transposed,
     itemsize,
+    number,
     stored_bytes,
     tensors,
 )
@@ -19,7 +20,15 @@ from tonnage.program.trace import Attribute, Operator, TensorSpec
 
 
 def product(
-    name: str, rows: int, columns: int, depth: int, *, like: TensorSpec, tf32: bool, batch: int = 1, repeated: float = 1.0
+    name: str,
+    rows: int,
+    columns: int,
+    depth: int,
+    *,
+    like: TensorSpec,
+    tf32: bool,
+    batch: int = 1,
+    repeated: float = 1.0,
 ) -> Work:
     """A plain product of contiguous matrices, `repeated` times one after the other."""
     size = itemsize(like)
@@ -89,7 +98,8 @@ def _attend(operator: Operator, query: TensorSpec, key: TensorSpec, value: Tenso
     return Work(
         kind="attention_backward" if backward else "attention", name=operator.name,
         operations=2.0 * products * share * batch * heads * rows * columns * (width + value.shape[-1]) / 2,
-        fresh_bytes=float(size * tokens), read_bytes=float(size * tokens * passes), written_bytes=float(size * tokens if backward else query.nbytes),
+        fresh_bytes=float(size * tokens), read_bytes=float(size * tokens * passes),
+        written_bytes=float(size * tokens if backward else query.nbytes),
         arithmetic=arithmetic(query, tf32=True), itemsize=size, rows=rows, columns=columns, depth=width,
         batch=batch * heads, launches=4.0 if backward else 1.0,
         strided=share == 0.5,
@@ -105,12 +115,11 @@ _GATES = {0: 1, 1: 1, 2: 4, 3: 3}  # cuDNN's numbers: RNN with ReLU, RNN with ta
 def _recurrent(operator: Operator, rules: Rules) -> tuple[Work, ...]:
     """Each layer: one product for the input of all steps, and a small one for each step that waits for the last."""
     attributes, inputs = operator.attributes, tensors(operator)[0]
-    hidden, layers = int(attributes.get("hidden_size", 1) or 1), int(attributes.get("num_layers", 1) or 1)
-    gates = _GATES.get(int(attributes.get("mode", 2) or 0), 4)
+    hidden, layers = number(attributes, "hidden_size", 1), number(attributes, "num_layers", 1)
+    gates = _GATES.get(number(attributes, "mode", 2), 4)
     directions = 2 if flag(attributes, "bidirectional") else 1
     steps, batch = _steps_and_batch(inputs, attributes)
     backward = operator.name.endswith("backward")
-    tf32 = rules.cudnn_tf32
     kind = "recurrent_backward" if backward else "recurrent"
     passes = 2.0 if backward else 1.0  # the gradient of the input and of the weights
     operations = 0.0
@@ -122,9 +131,11 @@ def _recurrent(operator: Operator, rules: Rules) -> tuple[Work, ...]:
     return (
         Work(
             kind=kind, name=operator.name, operations=operations,
-            fresh_bytes=float(inputs.nbytes), read_bytes=float(inputs.nbytes * passes + weights), written_bytes=float(sum(s.nbytes for s in operator.outputs)),
-            arithmetic=arithmetic(inputs, tf32), itemsize=itemsize(inputs), rows=batch, columns=gates * hidden, depth=hidden,
-            batch=directions, launches=_recurrent_launches(inputs, attributes, layers * directions, steps), window=steps,
+            fresh_bytes=float(inputs.nbytes), read_bytes=float(inputs.nbytes * passes + weights),
+            written_bytes=float(sum(spec.nbytes for spec in operator.outputs)),
+            arithmetic=arithmetic(inputs, rules.cudnn_tf32), itemsize=itemsize(inputs),
+            rows=batch, columns=gates * hidden, depth=hidden, batch=directions,
+            launches=_recurrent_launches(inputs, attributes, layers * directions, steps), window=steps,
             groups=layers,
         ),
     )  # fmt: skip
@@ -137,15 +148,14 @@ _PERSISTENT_HIDDEN = {0: 384, 1: 384, 2: 192, 3: 192}
 
 def _recurrent_launches(inputs: TensorSpec, attributes: Mapping[str, Attribute], layers: int, steps: int) -> float:
     """A few kernels for each layer, or two for each step of each layer."""
-    hidden, mode = attributes.get("hidden_size", 1), attributes.get("mode", 2)
-    most = _PERSISTENT_HIDDEN.get(mode if isinstance(mode, int) else 2, 192)
-    if inputs.dtype != "bfloat16" and isinstance(hidden, int) and hidden <= most:
+    most = _PERSISTENT_HIDDEN.get(number(attributes, "mode", 2), 192)
+    if inputs.dtype != "bfloat16" and number(attributes, "hidden_size", 1) <= most:
         return 2.0 * layers + 1.0
     return 2.0 * layers * steps + 3.0
 
 
-def _steps_and_batch(inputs: TensorSpec, attributes: object) -> tuple[int, int]:
+def _steps_and_batch(inputs: TensorSpec, attributes: Mapping[str, Attribute]) -> tuple[int, int]:
     if len(inputs.shape) == 3:
-        first = getattr(attributes, "get", lambda name: False)("batch_first") is True
+        first = flag(attributes, "batch_first")
         return (inputs.shape[1], inputs.shape[0]) if first else (inputs.shape[0], inputs.shape[1])
     return inputs.shape[0], 1  # packed: the tokens of all sequences, one after the other

@@ -61,7 +61,7 @@ def seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
     cache = table.bytes / (rates.l2_bandwidth * columns["cache"])
     launch = columns["launch_cycles"] / rates.clock * table.launches
     effect = np.exp(np.array([constants.names.get(name, 0.0) for name in table.names]))
-    return launch + _overlapped(compute, memory, cache) * effect
+    return np.asarray(launch + _overlapped(compute, memory, cache) * effect)
 
 
 def _overlapped(*parts: Floats) -> Floats:

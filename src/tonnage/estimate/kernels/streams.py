@@ -10,44 +10,56 @@ from tonnage.program.trace import Operator, TensorSpec
 
 # These launch nothing: they make or change what the host knows about a tensor.
 NOTHING = {
-    f"aten::{name}"
-    for name in (
-        "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_", "detach", "detach_", "alias",
-        "view", "_unsafe_view", "_reshape_alias", "lift", "lift_fresh", "lift_fresh_copy", "is_same_size", "record_stream",
-        "_pin_memory", "is_pinned", "_local_scalar_dense", "split", "chunk", "unbind", "t", "transpose", "permute", "expand",
-        "select", "slice", "squeeze", "unsqueeze", "as_strided", "_cudnn_init_dropout_state", "sym_size", "_to_cpu",
-    )
+    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
+    "aten::set_", "aten::resize_", "aten::detach", "aten::detach_", "aten::alias", "aten::view", "aten::_unsafe_view",
+    "aten::_reshape_alias", "aten::lift", "aten::lift_fresh", "aten::lift_fresh_copy", "aten::is_same_size",
+    "aten::record_stream", "aten::_pin_memory", "aten::is_pinned", "aten::_local_scalar_dense", "aten::split",
+    "aten::chunk", "aten::unbind", "aten::t", "aten::transpose", "aten::permute", "aten::expand", "aten::select",
+    "aten::slice", "aten::squeeze", "aten::unsqueeze", "aten::as_strided", "aten::_cudnn_init_dropout_state",
+    "aten::sym_size", "aten::_to_cpu",
 }  # fmt: skip
 _FILLS = (
-    "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "zero_", "fill_", "new_zeros", "new_ones", "new_full",
-    "arange", "linspace", "eye", "scalar_tensor", "rand", "randn", "randint", "rand_like", "randn_like", "randperm",
-    "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "one_hot", "tril_indices", "triu_indices",
+    "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "zero_", "fill_", "new_zeros", "new_ones",
+    "new_full", "arange", "linspace", "eye", "scalar_tensor", "rand", "randn", "randint", "rand_like", "randn_like",
+    "randperm", "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "one_hot", "tril_indices",
+    "triu_indices",
 )  # fmt: skip
 _REDUCTIONS = (
-    "sum", "mean", "amax", "amin", "max", "min", "any", "all", "argmax", "argmin", "prod", "var", "std", "var_mean", "std_mean",
-    "linalg_vector_norm", "norm", "logsumexp", "count_nonzero", "aminmax", "nansum", "median", "mode", "kthvalue",
+    "sum", "mean", "amax", "amin", "max", "min", "any", "all", "argmax", "argmin", "prod", "var", "std", "var_mean",
+    "std_mean", "linalg_vector_norm", "norm", "logsumexp", "count_nonzero", "aminmax", "nansum", "median", "mode",
+    "kthvalue",
 )  # fmt: skip
 _SOFTMAX = (
     "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "_safe_softmax",
     "_masked_softmax", "masked_softmax_backward",
 )  # fmt: skip
 _NORMALISATIONS = (
-    "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
-    "_batch_norm_no_update", "native_layer_norm", "native_group_norm", "_fused_rms_norm",
+    "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "_native_batch_norm_legit",
+    "_batch_norm_with_update", "_batch_norm_no_update", "native_layer_norm", "native_group_norm", "_fused_rms_norm",
 )  # fmt: skip
-_GATHERS = ("index", "index_select", "gather", "embedding", "take", "_embedding_bag", "masked_select", "nonzero")
+_GATHERS = (
+    "index", "index_select", "gather", "embedding", "take", "_embedding_bag", "masked_select", "nonzero",
+)  # fmt: skip
 _SCATTERS = (
     "embedding_dense_backward", "index_put", "index_put_", "_index_put_impl_", "scatter", "scatter_", "scatter_add",
-    "scatter_add_", "index_add", "index_add_", "scatter_reduce", "index_copy", "index_copy_", "_embedding_bag_dense_backward",
-    "nll_loss_backward", "nll_loss2d_backward", "select_backward", "slice_backward", "index_fill_", "masked_scatter",
+    "scatter_add_", "index_add", "index_add_", "scatter_reduce", "index_copy", "index_copy_",
+    "_embedding_bag_dense_backward", "nll_loss_backward", "nll_loss2d_backward", "select_backward", "slice_backward",
+    "index_fill_", "masked_scatter",
 )  # fmt: skip
-_SORTS = ("sort", "topk", "argsort", "unique_consecutive", "_unique2", "cumsum", "cumprod", "_cummax_helper", "multinomial", "searchsorted")
-_COPIES = ("copy_", "clone", "_to_copy", "cat", "stack", "constant_pad_nd", "roll", "flip", "repeat", "contiguous", "_copy_from")
+_SORTS = (
+    "sort", "topk", "argsort", "unique_consecutive", "_unique2", "cumsum", "cumprod", "_cummax_helper",
+    "multinomial", "searchsorted",
+)  # fmt: skip
+_COPIES = (
+    "copy_", "clone", "_to_copy", "cat", "stack", "constant_pad_nd", "roll", "flip", "repeat", "contiguous",
+    "_copy_from",
+)  # fmt: skip
 _WINDOWS = (
-    "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
-    "adaptive_max_pool2d", "upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_nearest1d",
-    "upsample_linear1d", "upsample_nearest3d", "upsample_trilinear3d", "reflection_pad1d", "reflection_pad2d", "replication_pad2d",
-    "im2col", "col2im", "grid_sampler_2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "max_pool2d", "unfold_backward",
+    "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d",
+    "upsample_nearest1d", "upsample_linear1d", "upsample_nearest3d", "upsample_trilinear3d", "reflection_pad1d",
+    "reflection_pad2d", "replication_pad2d", "im2col", "col2im", "grid_sampler_2d", "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa", "max_pool2d", "unfold_backward",
 )  # fmt: skip
 
 
@@ -61,7 +73,8 @@ def moved(kind: str, operator: Operator, *, depth: int = 1, reads: float | None 
     read = float(sum(map(stored_bytes, inputs))) if reads is None else reads
     largest = max((*operator.outputs, *inputs), key=lambda spec: spec.numel, default=TensorSpec((), "float32"))
     return Work(
-        kind=kind, name=operator.name, fresh_bytes=min(float(stored_bytes(inputs[0])), read) if inputs else 0.0, read_bytes=read,
+        kind=kind, name=operator.name, read_bytes=read,
+        fresh_bytes=min(float(stored_bytes(inputs[0])), read) if inputs else 0.0,
         written_bytes=float(written), itemsize=itemsize(largest), rows=max(largest.numel // depth, 1), depth=depth,
         batch=max(len(inputs) + len(operator.outputs), 1), launches=launches,
         strided=any(is_scattered(spec) for spec in (*inputs, *operator.outputs)),
@@ -172,7 +185,7 @@ def _windows(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
 
 
 def lists(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    """Operators on whole lists of tensors. In place, the first list is written; fused optimizers write all but gradients."""
+    """Operators on whole lists of tensors. In place the first list is written, by fused optimizers all but gradients."""
     inputs = tensors(operator)
     lists = _list_count(operator.name, inputs)
     length = max(len(inputs) // lists, 1)
@@ -204,6 +217,10 @@ def _list_count(name: str, inputs: list[TensorSpec]) -> int:
     shapes = [spec.shape for spec in inputs]
     for count in (3, 2):
         length, rest = divmod(len(shapes), count)
-        if length and not rest and all(shapes[:length] == shapes[i * length : (i + 1) * length] for i in range(1, count)):
+        if (
+            length
+            and not rest
+            and all(shapes[:length] == shapes[i * length : (i + 1) * length] for i in range(1, count))
+        ):
             return count
     return 1

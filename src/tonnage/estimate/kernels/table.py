@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,24 +53,21 @@ class WorkTable:
 
     @classmethod
     def of(cls, works: Sequence[Work], footprint: Sequence[float] | float) -> WorkTable:
-        def numbers(name: str) -> Floats:
-            return np.array([getattr(work, name) for work in works], dtype=np.float64)
-
-        def flags(name: str) -> Flags:
-            return np.array([getattr(work, name) for work in works], dtype=np.bool_)
-
+        columns: dict[str, Any] = {
+            name: np.array([getattr(work, name) for work in works], np.float64) for name in _NUMBERS
+        }
+        columns |= {name: np.array([getattr(work, name) for work in works], np.bool_) for name in _FLAGS}
         return cls(
             kind=np.array([KINDS.index(work.kind) for work in works], dtype=np.int64),
             arithmetic=np.array([ARITHMETICS.index(work.arithmetic) for work in works], dtype=np.int64),
             names=tuple(work.name for work in works),
             footprint=np.broadcast_to(np.asarray(footprint, dtype=np.float64), (len(works),)),
-            **{name: numbers(name) for name in _NUMBERS},
-            **{name: flags(name) for name in _FLAGS},
+            **columns,
         )
 
 
 _NUMBERS = (
-    "operations", "fresh_bytes", "read_bytes", "written_bytes", "itemsize", "rows", "columns", "depth", "batch", "launches", "window",
-    "groups", "stride",
+    "operations", "fresh_bytes", "read_bytes", "written_bytes", "itemsize", "rows", "columns", "depth", "batch",
+    "launches", "window", "groups", "stride",
 )  # fmt: skip
 _FLAGS = ("first_transposed", "second_transposed", "channels_last", "strided")

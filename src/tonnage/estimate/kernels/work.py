@@ -114,5 +114,10 @@ def numbers(value: Attribute, count: int) -> tuple[int, ...]:
     return (1,) * count
 
 
+def number(attributes: Mapping[str, Attribute], name: str, default: int) -> int:
+    value = attributes.get(name, default)
+    return int(value) if isinstance(value, int | float) else default
+
+
 def flag(attributes: Mapping[str, Attribute], name: str) -> bool:
     return attributes.get(name) is True
