@@ -19,6 +19,11 @@ _NODE = {
 }  # fmt: skip
 
 
+def node_factor(gpu: Gpu) -> float:
+    """Energy of an operation on this generation of chips, relative to Hopper's."""
+    return _NODE.get(gpu.architecture, 1.5)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyModel:
     """Fitted on an H200; other GPUs scale with their board power and the generation of their chip."""
@@ -31,9 +36,10 @@ class EnergyModel:
     def work_joules(self, table: WorkTable, gpu: Gpu) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """What each work needs beyond the board's idle and busy power."""
         price = np.array(self.picojoules_operation[: len(ARITHMETICS)])[table.arithmetic]
-        node = _NODE.get(gpu.architecture, 1.5)
         memory = 1.0 if gpu.memory_type.startswith("HBM") else 1.3
-        return np.asarray((table.operations * price * node + table.bytes * self.picojoules_byte * memory) * 1e-12)
+        return np.asarray(
+            (table.operations * price * node_factor(gpu) + table.bytes * self.picojoules_byte * memory) * 1e-12
+        )
 
     def idle_watts(self, gpu: Gpu) -> float:
         return self.idle_share * gpu.tdp_watts

@@ -45,7 +45,15 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
     device = kernels + _copy_seconds(step, gpu, model.copies)
     waits = np.array([op.name in (H2D, D2H) and copies.waits(op) for op in step.operators], dtype=np.bool_)
     timeline = simulate(_host_seconds(step, model), device, waits[step.operator])
-    return _summary(step, gpu, model, timeline, device, joules)
+    busy = float(device.sum())
+    return StepTime(
+        **phase_seconds(step, timeline, device),
+        host_seconds=timeline.host_seconds,
+        busy_seconds=busy,
+        energy_joules=model.energy.step_joules(gpu, timeline.step_seconds, busy, joules),
+        timeline=timeline,
+        device_seconds=device,
+    )
 
 
 def _copy_seconds(step: Step, gpu: Gpu, model: CopyModel) -> Floats:
@@ -58,30 +66,23 @@ def _host_seconds(step: Step, model: TimeModel) -> Floats:
     return model.host.seconds(step) + np.array(own, dtype=np.float64)[step.operator]
 
 
-def _summary(
-    step: Step, gpu: Gpu, model: TimeModel, timeline: Timeline, device: Floats, work_joules: float
-) -> StepTime:
-    """Time passes from the end of one call to the end of the next; the part of a copy that is no waiting is the copy's."""
+def phase_seconds(step: Step, timeline: Timeline, device: Floats) -> dict[str, float]:
+    """Seconds of the step and its parts. Time passes from the end of one call to the end of the next and counts for the
+    phase of the latter, idle time included; of a copy only the copying counts as such."""
     ends = np.concatenate([[0.0], timeline.ended])
     passed = np.maximum(np.diff(np.maximum.accumulate(ends)), 0.0)
     names = np.array(step.operator_names or ("",))[step.operator]
     copied = np.minimum(passed, device)
     h2d, d2h = (float(copied[names == name].sum()) for name in (H2D, D2H))
-    of_phase = np.where(np.isin(names, (H2D, D2H)), passed - copied, passed)
+    of_phase = np.where(step.is_copy, passed - copied, passed)
     backward = float(of_phase[step.phase == Phase.BACKWARD].sum())
     optimizer = float(of_phase[step.phase == Phase.OPTIMIZER].sum())
     total = timeline.step_seconds
-    busy = float(device.sum())
-    return StepTime(
-        step_seconds=total,
-        forward_seconds=max(total - backward - optimizer - h2d - d2h, 0.0),
-        backward_seconds=backward,
-        optimizer_seconds=optimizer,
-        h2d_seconds=h2d,
-        d2h_seconds=d2h,
-        host_seconds=timeline.host_seconds,
-        busy_seconds=busy,
-        energy_joules=model.energy.step_joules(gpu, total, busy, work_joules),
-        timeline=timeline,
-        device_seconds=device,
-    )
+    return {
+        "step_seconds": total,
+        "forward_seconds": max(total - backward - optimizer - h2d - d2h, 0.0),
+        "backward_seconds": backward,
+        "optimizer_seconds": optimizer,
+        "h2d_seconds": h2d,
+        "d2h_seconds": d2h,
+    }
