@@ -1,6 +1,7 @@
 """The time of data-parallel steps: limits that hold whatever the figures are."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
@@ -221,3 +222,10 @@ def test_the_chosen_algorithms_are_named() -> None:
     step = data_parallel(timeline_of(), nodes_of(4))
     assert step.algorithms == ("ring Simple",)
     assert all_reduce(40 * MIB, nodes_of(4)).protocol == "Simple"
+
+
+def test_a_step_can_be_written_as_json() -> None:
+    step = data_parallel(timeline_of(), nodes_of(4))
+    plain = json.loads(json.dumps(step.as_dict()))
+    assert (plain["gpus"], plain["nodes"], plain["step_seconds"]) == (4, 4, step.step_seconds)
+    assert plain["links"] == "4 GPUs, 4 nodes by infiniband of 10 GB/s"

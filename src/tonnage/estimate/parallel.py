@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from tonnage.errors import UsageError
 from tonnage.estimate.communication import NCCL, Library
@@ -134,3 +135,20 @@ class ParallelStep:
     def epoch_seconds(self, single_steps: float) -> float:
         """An epoch of so many steps on one GPU; on several, each takes its part of the samples."""
         return self.step_seconds * single_steps / self.topology.ranks
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: bytes and seconds, never formatted text."""
+        return {
+            "gpus": self.topology.ranks,
+            "nodes": self.topology.nodes,
+            "links": str(self.topology),
+            "note": self.topology.note,
+            "step_seconds": self.step_seconds,
+            "single_seconds": self.single_seconds,
+            "exposed_seconds": self.exposed_seconds,
+            "communication_seconds": self.communication_seconds,
+            "sent_bytes": round(self.sent_bytes),
+            "efficiency": self.efficiency,
+            "speedup": self.speedup,
+            "algorithms": list(self.algorithms),
+        }
