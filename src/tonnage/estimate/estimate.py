@@ -57,7 +57,6 @@ class TimeEstimate:
 
     basis: str
     bound_by: str  # what the step waits for most: "GPU", "host", "copies" or "network"
-    gpu_count: int
     step_seconds: Interval
     forward_seconds: Interval
     backward_seconds: Interval
@@ -67,6 +66,7 @@ class TimeEstimate:
     power_watts: Interval
     energy_joules_step: Interval
     utilisation: float  # share of the step in which a kernel runs
+    network_seconds: float = 0.0  # of the step in which GPUs only wait for each other
     epoch_seconds: Interval | None = None
     cost_usd_hour: Interval | None = None
 
@@ -83,6 +83,7 @@ class Estimate:
     gpu: str
     fits: bool
     basis: str
+    gpu_count: int = 1
     peak_allocated_bytes: Interval
     peak_reserved_bytes: Interval
     device_bytes: Interval
@@ -104,6 +105,7 @@ class Estimate:
             "gpu": self.gpu,
             "fits": self.fits,
             "basis": self.basis,
+            "gpu_count": self.gpu_count,
             "coverage": self.coverage,
             "peak_allocated_bytes": self.peak_allocated_bytes.as_dict(),
             "peak_reserved_bytes": self.peak_reserved_bytes.as_dict(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +10,9 @@ import numpy as np
 from tonnage.estimate import intervals, workspace
 from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report, TimeEstimate
 from tonnage.estimate.memory import Requests, Skeleton, context_bytes
+from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
+from tonnage.estimate.several import SeveralGpus
 from tonnage.estimate.step import last_step
 from tonnage.estimate.time_estimate import estimate_time
 from tonnage.estimate.time_model import TimeModel
@@ -69,6 +71,15 @@ class Estimator:
             out_of_memory=None if fits else _moment(requests, result),
             time=self._time(gpu),
         )
+
+    def several(self, gpus: Sequence[Gpu], counts: Sequence[int], options: ParallelOptions) -> Iterator[Estimate]:
+        """For each GPU, one estimate for each number of them; every one has the batch that a single one has."""
+        shared = SeveralGpus(self.trace, self.time_model or TimeModel(), options)
+        for gpu in gpus:
+            single = self.estimate(gpu)
+            for count in counts:
+                memory = self.requests(gpu).bytes_by_category if count > 1 else np.zeros((0, 0), np.int64)
+                yield single if count == 1 else shared.estimate(single, gpu, count, memory)
 
     def _time(self, gpu: Gpu) -> TimeEstimate | None:
         if self.time_model is None or self._step is None:
@@ -129,6 +140,8 @@ def estimate_trace(
     curve: bool = True,
     time_model: TimeModel | None = None,
     epoch_steps: int = 0,
+    counts: Sequence[int] = (1,),
+    parallel: ParallelOptions | None = None,
 ) -> Report:
     """The report on a program for some GPUs; without a time model it is about memory alone."""
     estimator = Estimator(trace, time_model, epoch_steps)
@@ -139,7 +152,7 @@ def estimate_trace(
         steps_traced=origin.steps,
         batch=origin.batch,
         parameter_count=origin.parameter_count,
-        estimates=tuple(estimator.estimate(gpu) for gpu in gpus),
+        estimates=tuple(estimator.several(gpus, counts, parallel or ParallelOptions())),
         curve=estimator.curve(_most_telling(gpus)) if curve and gpus else None,
         warnings=origin.warnings,
         details={"torch_version": origin.torch_version, "kind": origin.kind},

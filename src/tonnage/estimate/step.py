@@ -19,8 +19,10 @@ _COPIED = ("aten::_to_copy", "aten::copy_")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
-    """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step."""
+    """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step. `kept` tells
+    which of the calls that the Trace has for this step are here."""
 
+    kept: npt.NDArray[np.bool_]
     operators: tuple[Operator, ...]
     operator: npt.NDArray[np.int64]
     phase: npt.NDArray[np.int8]
@@ -41,23 +43,34 @@ class Step:
     def operator_names(self) -> tuple[str, ...]:
         return tuple(operator.name for operator in self.operators)
 
+    def of_all_calls(self, ends: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Moments at which calls end, also for those that are not here: they take no time."""
+        place = np.cumsum(self.kept) - 1
+        return np.where(place >= 0, ends[np.maximum(place, 0)], 0.0) if len(ends) else np.zeros(len(self.kept))
+
     def by_operator(self, work_values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Values of works added up for each distinct operator."""
         return np.bincount(self.work_operator, weights=work_values, minlength=len(self.operators)).astype(np.float64)
 
 
 def last_step(trace: Trace) -> Step:
-    """Everything of the last complete step. Copies from the host are seen twice, as a copy and as the operator that asked
-    for it: the operator is left out."""
-    calls = trace.last_step_calls()
+    """Everything of the last complete step."""
+    return step_of(trace, trace.last_step_calls())
+
+
+def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
+    """A step made of these calls. Copies from the host are seen twice, as a copy and as the operator that asked for it:
+    the operator is left out."""
     names = np.array([operator.name for operator in trace.operators] or [""])[trace.call_operator[calls]]
     after_copy = np.concatenate([[False], names[:-1] == H2D]) if len(calls) else np.zeros(0, bool)
-    calls = calls[~(after_copy & np.isin(names, _COPIED))]
+    kept = ~(after_copy & np.isin(names, _COPIED))
+    calls = calls[kept]
     distinct, operator = np.unique(trace.call_operator[calls], return_inverse=True)
     operators = tuple(trace.operators[index] for index in distinct)
     rules = Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32)
     found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
     return Step(
+        kept=kept,
         operators=operators,
         operator=operator.astype(np.int64),
         phase=trace.call_phase[calls],

@@ -10,7 +10,6 @@ from tonnage.hardware import Gpu
 
 # A step in which the GPU works for less than this share is waiting for something else.
 _BUSY_SHARE = 0.8
-_PHASES = ("forward_seconds", "backward_seconds", "optimizer_seconds", "h2d_seconds", "d2h_seconds")
 
 
 def estimate_time(step: Step, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate | None:
@@ -31,9 +30,12 @@ def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: i
     return TimeEstimate(
         basis=basis,
         bound_by=bound_by(times),
-        gpu_count=1,
         step_seconds=step_seconds,
-        **{phase: around(getattr(times, phase), phase) for phase in _PHASES},
+        forward_seconds=around(times.forward_seconds, "forward_seconds"),
+        backward_seconds=around(times.backward_seconds, "backward_seconds"),
+        optimizer_seconds=around(times.optimizer_seconds, "optimizer_seconds"),
+        h2d_seconds=around(times.h2d_seconds, "h2d_seconds"),
+        d2h_seconds=around(times.d2h_seconds, "d2h_seconds"),
         power_watts=_capped(around(times.power_watts, "power_watts"), gpu.tdp_watts),
         energy_joules_step=around(times.energy_joules, "energy_joules_step"),
         utilisation=min(times.busy_seconds / times.step_seconds, 1.0) if times.step_seconds else 0.0,
