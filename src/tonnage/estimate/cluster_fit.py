@@ -17,7 +17,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 RIDGE = 1e-4  # of the mean square of a column
-_ROUNDS = 4
+_PLAIN_ROUNDS, _ROUNDS = 3, 6  # far rows lose weight only once the line is roughly where it belongs
 _FAR = 0.2  # relative error from which a row's pull no longer grows
 _LEAST_BRANCH_ROWS = 4
 _MOST_LEVERAGE = 0.8
@@ -95,20 +95,21 @@ def fit_line(matrix: Array, target: Array, size: Array, prior: Array | None = No
     start = np.zeros(len(size)) if prior is None else prior * np.where(np.isfinite(size), size, 0.0)
     pull = RIDGE if prior is None else max(strength / len(target), RIDGE)
     weights = np.ones(len(target))
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         weighted = scaled * weights[:, None]
         gram = weighted.T @ scaled / len(target) + pull * np.eye(len(size))
         solution = solve_nonnegative(gram, weighted.sum(axis=0) / len(target) + pull * start)
         ratio = np.maximum(scaled @ solution, 0.05)
-        weights = _weights(ratio)
+        weights = _weights(ratio, _FAR if number >= _PLAIN_ROUNDS else np.inf)
     return Line(solution / size, size, _left_out(scaled, weights, gram, solution, ratio))
 
 
-def _weights(ratio: Array) -> Array:
-    """That turn squares of `ratio - 1` into squares of its logarithm, and those into lengths where they are large."""
+def _weights(ratio: Array, far: float) -> Array:
+    """That turn squares of `ratio - 1` into squares of its logarithm, and those into lengths from `far` on."""
     off = np.log(ratio)
-    slope = np.where(np.abs(off) < 1e-6, 1.0, off / np.where(np.abs(off) < 1e-6, 1.0, ratio - 1))
-    weights: Array = slope**2 * np.minimum(1.0, _FAR / np.maximum(np.abs(off), 1e-12))
+    is_small = np.abs(off) < 1e-6
+    slope = np.where(is_small, 1.0, off / np.where(is_small, 1.0, ratio - 1))
+    weights: Array = slope**2 * np.minimum(1.0, far / np.maximum(np.abs(off), 1e-12))
     return weights
 
 

@@ -116,8 +116,9 @@ def distances(rows: Rows, place: Place, indices: npt.NDArray[np.intp]) -> Array:
     """Of rows to the query, in standard deviations of the logarithms of what is asked of host and device."""
     logs, there = _coordinates(rows.variables), _coordinates(place.vector[None, :])
     scale = np.maximum(logs.std(axis=0), 1e-9)
-    apart: Array = np.sqrt((((logs[indices] - there) / scale) ** 2).sum(axis=1))
-    return apart + _OTHER_KIND * (rows.column("kind")[indices] != place.labels["kind"])
+    other_kind = rows.column("kind")[indices] != place.labels["kind"]
+    apart: Array = np.sqrt((((logs[indices] - there) / scale) ** 2).sum(axis=1)) + _OTHER_KIND * other_kind
+    return apart
 
 
 def _coordinates(variables: Array) -> Array:
