@@ -148,36 +148,35 @@ def percent(values: np.ndarray) -> str:
     return f"{100 * np.median(values):6.1f} /{100 * np.quantile(values, 0.9):6.1f}" if len(values) else " " * 14
 
 
-def floor(points: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Errors of the best that structure allows where the host bounds: predict a point by others with the same operators.
+def same_operators(points: Sequence[dict[str, Any]]) -> list[list[float]]:
+    """Step times of points that the host bounds, in groups whose steps launch the very same operators.
 
     Points whose GPU is busy half of the time, or whose copies are large, differ for a reason and are left out; so are
     recurrent networks, whose one operator launches a varying number of kernels.
     """
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for row in points:
-        point, step, host = (
-            row["point"],
-            row["measurement"]["step_seconds"]["mean"],
-            row["measurement"]["host_seconds"]["mean"],
-        )
+        point, measured = row["point"], row["measurement"]
+        step, host = measured["step_seconds"]["mean"], measured["host_seconds"]["mean"]
         busy = sum(kernel[4] * kernel[5] / 3 for kernel in row["kernels"])
-        if point["family"] == "rnn" or host < 0.9 * step or busy > 0.5 * step or row["measurement"]["h2d_bytes"] > 2e6:
+        if point["family"] == "rnn" or host < 0.9 * step or busy > 0.5 * step or measured["h2d_bytes"] > 2e6:
             continue
         calls: dict[tuple[str, str], int] = defaultdict(int)
         for (name, *_), phase, count, *_ in row["hosts"]:
             calls[phase, name] += count
-        groups[
-            point["family"], point["mode"], point["precision"], point["optimizer"], tuple(sorted(calls.items()))
-        ].append(step)
-    return np.array(
-        [
-            abs((sum(steps) - step) / (len(steps) - 1) / step - 1)
-            for steps in groups.values()
-            if len(steps) > 1
-            for step in steps
-        ]
-    )
+        key = (point["family"], point["mode"], point["precision"], point["optimizer"], tuple(sorted(calls.items())))
+        groups[key].append(step)
+    return [steps for steps in groups.values() if len(steps) > 1]
+
+
+def floor(groups: Sequence[Sequence[float]]) -> float:
+    """Median error of whoever knows the mean of each group: 0.6745 standard deviations of a normal distribution.
+
+    An indication, not a bound: no point was measured twice, and members of a group differ in more than noise.
+    """
+    logs = [np.log(steps) for steps in groups]
+    squares, freedom = sum(((log - log.mean()) ** 2).sum() for log in logs), sum(len(log) - 1 for log in logs)
+    return float(0.6745 * np.sqrt(squares / freedom))
 
 
 def print_tables(title: str, samples: Sequence[Sample], folds: list[list[int]], names: Sequence[str]) -> None:
@@ -221,8 +220,10 @@ def main() -> None:
         [row["measurement"]["step_seconds"]["deviation"] / row["measurement"]["step_seconds"]["mean"] for row in points]
     )
     print(f"{len(samples)} points on {gpu.name}, {len(VARIABLES)} variables, seed {options.seed}")
+    groups = same_operators(points)
+    print(f"deviation of single steps: {percent(deviations)} %")
     print(
-        f"deviation of single steps: {percent(deviations)} %; same operators, other point (the floor where the host bounds): {percent(floor(points))} % ({len(floor(points))} points)"
+        f"same operators, other point: a median error of {100 * floor(groups):.1f} % at best ({sum(map(len, groups))} points in {len(groups)} groups)"
     )
     print_tables("Held-out points", samples, by_chance(samples, options.seed), list(MODELS))
     print_tables(
