@@ -13,6 +13,7 @@ from tonnage import __version__
 from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
 from tonnage.cli.gpus import gpus_command
+from tonnage.cli.recommend import recommend_command
 from tonnage.errors import TonnageError
 
 EXIT_CODES = """Exit codes: 0 ok, 1 failure, 2 usage, 3 does not fit or infeasible, 4 not found, 5 engine or server
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("estimate")(estimate_command)
+app.command("recommend")(recommend_command)
 app.command("gpus")(gpus_command)
 app.command("doctor")(doctor_command)
 

@@ -152,6 +152,7 @@ def estimate_trace(
         steps_traced=origin.steps,
         batch=origin.batch,
         parameter_count=origin.parameter_count,
+        epoch_steps=estimator.epoch_steps,
         estimates=tuple(estimator.several(gpus, counts, parallel or ParallelOptions())),
         curve=estimator.curve(_most_telling(gpus)) if curve and gpus else None,
         warnings=origin.warnings,
