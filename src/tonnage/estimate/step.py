@@ -30,6 +30,7 @@ class Step:
     views: npt.NDArray[np.int32]
     entered: npt.NDArray[np.int32]
     is_copy: npt.NDArray[np.bool_]
+    is_new: npt.NDArray[np.bool_]  # by operator: never called before this step
     listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
     works: WorkTable
     work_operator: npt.NDArray[np.int64]  # whose work it is, as an index into `operators`
@@ -78,10 +79,17 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
         views=trace.call_views[calls],
         entered=trace.call_entered[calls],
         is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
+        is_new=_is_new(trace, calls, distinct),
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
         works=WorkTable.of([work for _, work in found], _footprint(trace)),
         work_operator=np.array([index for index, _ in found], dtype=np.int64),
     )
+
+
+def _is_new(trace: Trace, calls: npt.NDArray[np.int32], operators: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Which operators (with these very shapes) were not called in earlier steps."""
+    before = trace.call_operator[: int(calls[0])] if len(calls) else trace.call_operator[:0]
+    return np.isin(operators, before, invert=True)
 
 
 def _works(operator: Operator, rules: Rules) -> tuple[Work, ...]:
