@@ -34,7 +34,7 @@ class WorkloadSection(Section):
 class LayersSection(Section):
     """Single layers of all kinds, with random shapes."""
 
-    count: int = Field(ge=1, le=MAX_POINTS, description="How many layers.")
+    count: int = Field(ge=1, le=10_000, description="How many layers.")
     kinds: list[str] = Field([], description="Only these kinds; all if there are none.")
     elements: int = Field(
         MOST_ELEMENTS, ge=1 << 12, le=MOST_ELEMENTS, description="Of the largest tensor of a layer; work goes with it."
