@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tonnage.benchmark.time_models import current_model
 from tonnage.errors import CaptureError, UsageError
 from tonnage.estimate.batches import BatchSearch
 from tonnage.estimate.estimate import Report
@@ -30,6 +31,7 @@ def estimate(
     find_max_batch: bool = False,
     batch_option: str = "",
     sizes: Mapping[str, int] | None = None,
+    epoch_steps: int = 0,
     save_trace: str | Path | None = None,
     timeout_seconds: float = 900.0,
     progress: Progress = lambda text: None,
@@ -37,6 +39,7 @@ def estimate(
     """What a program needs on each GPU (all of the catalogue by default).
 
     `program` is what you would type after `tonnage estimate`: a script, `module:function`, an ONNX file or a trace.
+    `epoch_steps` is the number of steps in an epoch, where the program's own data loader does not say it.
     With `batches` the report's `sweep` holds one report for each; with `find_max_batch` each estimate has `max_batch`.
     """
     chosen = [gpu if isinstance(gpu, Gpu) else find_gpu(gpu) for gpu in gpus] or list(all_gpus())
@@ -50,7 +53,7 @@ def estimate(
     if isinstance(program, Trace):
         if batches or find_max_batch:
             raise UsageError("a trace has one batch size; name the program itself to try others")
-        return estimate_trace(program, chosen)
+        return estimate_trace(program, chosen, time_model=current_model(), epoch_steps=epoch_steps)
     parsed = parse_program(str(program), tuple(arguments))
     if parsed.kind == "onnx" and batches:
         options = replace(options, batch=batches[0])  # an ONNX file may leave its batch open
@@ -58,14 +61,16 @@ def estimate(
     trace = capture(parsed, options)
     if save_trace is not None:
         write_trace(trace, save_trace)
-    progress("replaying its memory on each GPU")
-    report = estimate_trace(trace, chosen)
+    progress("replaying its step on each GPU")
+    model = current_model()
+    report = estimate_trace(trace, chosen, time_model=model, epoch_steps=epoch_steps)
     if not batches and not find_max_batch:
         return report
     trace_at = _at_any_batch(parsed, trace, options, progress)
     if batches:
         progress("replaying other batches")
-        report = replace(report, sweep=tuple(estimate_trace(trace_at(b), chosen, curve=False) for b in batches))
+        at_batches = (estimate_trace(trace_at(b), chosen, curve=False, time_model=model) for b in batches)
+        report = replace(report, sweep=tuple(at_batches))
     return _with_max_batch(report, trace_at, chosen, progress) if find_max_batch else report
 
 

@@ -16,3 +16,18 @@ def format_bytes(count: float) -> str:
         return f"{value:.0f} B"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value:.{digits}f} {unit}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration in the unit that suits it, with three digits: `12.3 ms`, `4.05 s`, `2 h 05 min`."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"

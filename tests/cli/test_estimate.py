@@ -131,7 +131,7 @@ def test_a_trace_of_a_newer_tonnage_asks_for_an_upgrade(tmp_path: Path) -> None:
     write_small_trace(tmp_path)
     with zipfile.ZipFile(tmp_path / "run.trace") as old, zipfile.ZipFile(tmp_path / "new.trace", "w") as new:
         for name in old.namelist():
-            new.writestr(name, old.read(name).replace(b'"version":1', b'"version":7'))
+            new.writestr(name, old.read(name).replace(b'"version":2', b'"version":7'))
     is_one_sentence(tonnage(tmp_path, "estimate", "new.trace"), 2, "newer Tonnage (trace version 7", hint=True)
 
 

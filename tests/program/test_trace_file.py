@@ -46,8 +46,8 @@ def small_trace() -> Trace:
 CONTENT = dump_trace(small_trace())
 
 
-def members() -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(CONTENT)) as archive:
+def members(content: bytes = CONTENT) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
@@ -225,9 +225,19 @@ def test_an_origin_of_wrong_types_is_refused(field: str, value: Any) -> None:
 
 
 def test_a_trace_of_a_newer_tonnage_asks_for_an_upgrade() -> None:
-    with pytest.raises(InvalidFile, match=r"newer Tonnage \(trace version 2, this one reads up to 1\)") as error:
-        load_trace(with_header(lambda header: header.update(version=2)))
+    with pytest.raises(InvalidFile, match=r"newer Tonnage \(trace version 3, this one reads up to 2\)") as error:
+        load_trace(with_header(lambda header: header.update(version=3)))
     assert "upgrade" in error.value.hint
+
+
+def test_a_trace_of_the_first_version_has_no_views_and_no_modules_entered() -> None:
+    old = {
+        name: content
+        for name, content in members(with_header(lambda header: header.update(version=1))).items()
+        if name not in ("call_views.npy", "call_entered.npy")
+    }
+    trace = load_trace(archive_of(old))
+    assert trace.call_views.tolist() == trace.call_entered.tolist() == [0] * len(trace.call_operator)
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", None, 1.5, [1]])
@@ -281,6 +291,7 @@ def test_a_pickle_is_never_loaded() -> None:
         ("call_module", np.array([1, 2], np.int32), "a module"),
         ("block_module", np.array([0, 2], np.int32), "a module"),
         ("block_bytes", np.array([1024, -512], np.int64), "negative size"),
+        ("call_entered", np.array([1, -1], np.int32), "a count is negative"),
         ("event_subject", np.array([0, 2, 1, 1, 1, 0], np.int32), "an event's call"),
         ("event_subject", np.array([0, 0, 2, 1, 1, 0], np.int32), "an allocated block"),
         ("event_subject", np.array([0, 0, 1, 1, 2, 0], np.int32), "a freed block"),
@@ -292,7 +303,7 @@ def test_an_index_out_of_range_is_refused(column: str, values: Any, reason: str)
 
 
 @pytest.mark.parametrize(
-    "column", ["block_module", "block_category", "block_call", "call_phase", "call_module", "event_subject"]
+    "column", ["block_module", "block_category", "block_call", "call_phase", "call_module", "call_views", "event_subject"]
 )
 def test_columns_of_different_length_are_refused(column: str) -> None:
     old = getattr(small_trace(), column)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tonnage.estimate.batches import format_batch
-from tonnage.estimate.estimate import Estimate, Report, operation
-from tonnage.units import format_bytes
+from tonnage.estimate.estimate import Estimate, Report, TimeEstimate, operation
+from tonnage.units import format_bytes, format_seconds
 
 _BAR = 10
 _COLOURS = {
@@ -25,6 +25,7 @@ def print_report(report: Report) -> None:
     console.print(_headline(report))
     if report.estimates:
         console.print(_peak(_reference(report)))
+        _print_step(console, _reference(report))
     console.print(_gpus(report))
     for other in report.sweep:
         console.print(Text(f"\nbatch {other.batch}", style="bold"))
@@ -69,6 +70,25 @@ def _peak(estimate: Estimate) -> Text:
     return text.append("\n")
 
 
+def _print_step(console: Console, estimate: Estimate) -> None:
+    """Where the time of a step goes, and what it waits for."""
+    time = estimate.time
+    if time is None:
+        return
+    parts = {
+        "forward": time.forward_seconds, "backward": time.backward_seconds, "optimizer": time.optimizer_seconds,
+        "copies to the GPU": time.h2d_seconds, "copies to the host": time.d2h_seconds,
+    }  # fmt: skip
+    shown = ", ".join(f"{name} {format_seconds(part.value)}" for name, part in parts.items() if part.value > 0)
+    waits = {"GPU": "the GPU is busy", "host": "the GPU waits for the host", "copies": "copies bound it"}.get(
+        time.bound_by
+    )
+    console.print(
+        f"a step on {estimate.gpu}: {format_seconds(time.step_seconds.value)} = {shown}; {waits} "
+        f"({time.utilisation:.0%} busy), {time.energy_joules_step.value:.3g} J\n"
+    )
+
+
 def _gpus(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("GPU", no_wrap=True)
@@ -77,6 +97,10 @@ def _gpus(report: Report) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for heading in ("allocated", "reserved"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    timed = any(e.time is not None for e in report.estimates)
+    epochs = any(e.time is not None and e.time.epoch_seconds is not None for e in report.estimates)
+    for heading in (*(("step", "90 %", "power", "basis") if timed else ()), *(("epoch",) if epochs else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     searched = any(e.max_batch is not None for e in report.estimates)
     if searched:
@@ -95,10 +119,27 @@ def _gpus(report: Report) -> Table:
             format_bytes(estimate.peak_allocated_bytes.value),
             format_bytes(estimate.peak_reserved_bytes.value),
         ]
+        if timed:
+            row += _time(estimate.time)
+        if epochs:
+            row.append(_epoch(estimate.time))
         if searched:
             row.append(format_batch(estimate.max_batch))
         table.add_row(*row, *([_failure(estimate)] if fails else []))
     return table
+
+
+def _time(time: TimeEstimate | None) -> list[str | Text]:
+    if time is None:
+        return ["", "", "", ""]
+    step = time.step_seconds
+    waits = Text(format_seconds(step.value), style="" if time.bound_by == "GPU" else "yellow")
+    bounds = f"{format_seconds(step.low)} to {format_seconds(step.high)}"
+    return [waits, bounds, f"{time.power_watts.value:.0f} W", time.basis]
+
+
+def _epoch(time: TimeEstimate | None) -> str:
+    return format_seconds(time.epoch_seconds.value) if time is not None and time.epoch_seconds is not None else ""
 
 
 def _bar(estimate: Estimate) -> Text:

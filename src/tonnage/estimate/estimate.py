@@ -18,11 +18,11 @@ def operation(name: str) -> str:
 class Interval:
     """A quantity with bounds that hold it with the estimate's coverage."""
 
-    value: int
-    low: int
-    high: int
+    value: float
+    low: float
+    high: float
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -52,12 +52,38 @@ class OutOfMemoryMoment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEstimate:
+    """How long a step takes, what it draws and what it costs, on one or several GPUs of a kind."""
+
+    basis: str
+    bound_by: str  # what the step waits for most: "GPU", "host", "copies" or "network"
+    step_seconds: Interval
+    forward_seconds: Interval
+    backward_seconds: Interval
+    optimizer_seconds: Interval
+    h2d_seconds: Interval
+    d2h_seconds: Interval
+    power_watts: Interval
+    energy_joules_step: Interval
+    utilisation: float  # share of the step in which a kernel runs
+    network_seconds: float = 0.0  # of the step in which GPUs only wait for each other
+    epoch_seconds: Interval | None = None
+    cost_usd_hour: Interval | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("basis",)}
+        plain = {name: v.as_dict() if isinstance(v, Interval) else v for name, v in values.items()}
+        return {"time_basis": self.basis, **plain}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What one program needs on one GPU. `basis` says how it is known: measured, calibrated or specification."""
 
     gpu: str
     fits: bool
     basis: str
+    gpu_count: int = 1
     peak_allocated_bytes: Interval
     peak_reserved_bytes: Interval
     device_bytes: Interval
@@ -70,6 +96,7 @@ class Estimate:
     coverage: float = 0.9
     out_of_memory: OutOfMemoryMoment | None = None
     max_batch: int | None = None
+    time: TimeEstimate | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The contract of `--json`: bytes and seconds, never formatted text."""
@@ -78,6 +105,7 @@ class Estimate:
             "gpu": self.gpu,
             "fits": self.fits,
             "basis": self.basis,
+            "gpu_count": self.gpu_count,
             "coverage": self.coverage,
             "peak_allocated_bytes": self.peak_allocated_bytes.as_dict(),
             "peak_reserved_bytes": self.peak_reserved_bytes.as_dict(),
@@ -90,6 +118,7 @@ class Estimate:
             "d2h_bytes_step": self.d2h_bytes_step,
             "max_batch": self.max_batch,
             "out_of_memory": None if moment is None else _plain(moment),
+            **(self.time.as_dict() if self.time else {}),
         }
 
 

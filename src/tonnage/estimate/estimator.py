@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from tonnage.estimate import intervals, workspace
-from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report
+from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report, TimeEstimate
 from tonnage.estimate.memory import Requests, Skeleton, context_bytes
+from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
+from tonnage.estimate.several import SeveralGpus
+from tonnage.estimate.step import last_step
+from tonnage.estimate.time_estimate import estimate_time
+from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
 
@@ -23,8 +28,11 @@ CALIBRATED = {"H200"}
 class Estimator:
     """Evaluates one Trace; what GPUs of one architecture share is computed once."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, time_model: TimeModel | None = None, epoch_steps: int = 0) -> None:
         self.trace = trace
+        self.time_model = time_model
+        self.epoch_steps = epoch_steps or trace.origin.epoch_steps
+        self._step = last_step(trace) if time_model is not None else None
         self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
@@ -61,7 +69,22 @@ class Estimator:
             d2h_bytes_step=self._copies[1],
             coverage=intervals.COVERAGE,
             out_of_memory=None if fits else _moment(requests, result),
+            time=self._time(gpu),
         )
+
+    def several(self, gpus: Sequence[Gpu], counts: Sequence[int], options: ParallelOptions) -> Iterator[Estimate]:
+        """For each GPU, one estimate for each number of them; every one has the batch that a single one has."""
+        shared = SeveralGpus(self.trace, self.time_model or TimeModel(), options)
+        for gpu in gpus:
+            single = self.estimate(gpu)
+            for count in counts:
+                memory = self.requests(gpu).bytes_by_category if count > 1 else np.zeros((0, 0), np.int64)
+                yield single if count == 1 else shared.estimate(single, gpu, count, memory)
+
+    def _time(self, gpu: Gpu) -> TimeEstimate | None:
+        if self.time_model is None or self._step is None:
+            return None
+        return estimate_time(self._step, gpu, self.time_model, epoch_steps=self.epoch_steps)
 
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
@@ -110,9 +133,18 @@ class Estimator:
         )
 
 
-def estimate_trace(trace: Trace, gpus: Sequence[Gpu], *, curve: bool = True) -> Report:
-    """The report on a program for some GPUs."""
-    estimator = Estimator(trace)
+def estimate_trace(
+    trace: Trace,
+    gpus: Sequence[Gpu],
+    *,
+    curve: bool = True,
+    time_model: TimeModel | None = None,
+    epoch_steps: int = 0,
+    counts: Sequence[int] = (1,),
+    parallel: ParallelOptions | None = None,
+) -> Report:
+    """The report on a program for some GPUs; without a time model it is about memory alone."""
+    estimator = Estimator(trace, time_model, epoch_steps)
     origin = trace.origin
     return Report(
         program=origin.program,
@@ -120,7 +152,7 @@ def estimate_trace(trace: Trace, gpus: Sequence[Gpu], *, curve: bool = True) -> 
         steps_traced=origin.steps,
         batch=origin.batch,
         parameter_count=origin.parameter_count,
-        estimates=tuple(estimator.estimate(gpu) for gpu in gpus),
+        estimates=tuple(estimator.several(gpus, counts, parallel or ParallelOptions())),
         curve=estimator.curve(_most_telling(gpus)) if curve and gpus else None,
         warnings=origin.warnings,
         details={"torch_version": origin.torch_version, "kind": origin.kind},

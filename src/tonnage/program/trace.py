@@ -112,6 +112,7 @@ class Origin:
     storage_bytes: int = 0
     checkpoints: int = 0
     parameter_count: int = 0
+    epoch_steps: int = 0  # batches in the data loader that drives the loop; 0 if there is none
     warnings: tuple[str, ...] = ()
 
 
@@ -134,6 +135,9 @@ class Trace:
     call_operator: npt.NDArray[np.int32]
     call_phase: npt.NDArray[np.int8]
     call_module: npt.NDArray[np.int32]
+    # What the host did since the call before: operators that only look at tensors (views), and calls of modules.
+    call_views: npt.NDArray[np.int32]
+    call_entered: npt.NDArray[np.int32]
 
     @cached_property
     def steps(self) -> int:
@@ -142,15 +146,16 @@ class Trace:
     def bytes_per_step(self, name: str) -> int:
         """Bytes moved by the copy operator `name` in the last complete step (all of them if no step was complete)."""
         moved = np.array([_moved_bytes(op) if op.name == name else 0 for op in self.operators], dtype=np.int64)
-        first, last = self._last_step()
-        called = self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
+        called = self.last_step_calls()
         return int(moved[self.call_operator[called]].sum()) if len(moved) and len(called) else 0
 
-    def _last_step(self) -> tuple[int, int]:
+    def last_step_calls(self) -> npt.NDArray[np.int32]:
+        """The calls of the last complete step (all of them if no step was complete)."""
         ends = np.flatnonzero(self.event_kind == Event.STEP)
-        if len(ends) == 0:
-            return 0, len(self.event_kind)
-        return (int(ends[-2]) if len(ends) > 1 else 0), int(ends[-1])
+        first = int(ends[-2]) if len(ends) > 1 else 0
+        last = int(ends[-1]) if len(ends) else len(self.event_kind)
+        called: npt.NDArray[np.int32] = self.event_subject[first:last][self.event_kind[first:last] == Event.CALL]
+        return called
 
 
 def _moved_bytes(operator: Operator) -> int:

@@ -16,13 +16,14 @@ import numpy as np
 from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.program.trace import Category, Event, Operator, Origin, Phase, TensorSpec, Trace
 
-VERSION = 1
+VERSION = 2
 _FORMAT = "tonnage-trace"
 _COLUMNS: Mapping[str, type[np.signedinteger[Any]]] = {
     "event_kind": np.int8, "event_subject": np.int32, "block_bytes": np.int64, "block_category": np.int8,
     "block_module": np.int32, "block_call": np.int32, "call_operator": np.int32, "call_phase": np.int8,
-    "call_module": np.int32,
+    "call_module": np.int32, "call_views": np.int32, "call_entered": np.int32,
 }  # fmt: skip
+_SINCE_VERSION_2 = ("call_views", "call_entered")
 # A service reads traces of strangers: no member may unpack to more than this.
 _MOST_BYTES = 1 << 30
 
@@ -98,7 +99,7 @@ def load_trace(content: bytes, name: str = "the trace") -> Trace:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             header = json.loads(_member(archive, "trace.json"))
             _check_version(header, name)
-            columns = {column: _column(archive, column) for column in _COLUMNS}
+            columns = _columns(archive, header["version"])
         trace = _build(header, columns)
         _check(trace)
     except InvalidFile:
@@ -138,6 +139,14 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{name} is too large")
     return content
+
+
+def _columns(archive: zipfile.ZipFile, version: int) -> dict[str, np.ndarray[Any, Any]]:
+    """All columns; what the first version did not have counts as nothing."""
+    known = [name for name in _COLUMNS if version > 1 or name not in _SINCE_VERSION_2]
+    columns = {name: _column(archive, name) for name in known}
+    calls = len(columns["call_operator"])
+    return columns | {name: np.zeros(calls, _COLUMNS[name]) for name in _COLUMNS if name not in known}
 
 
 def _column(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
@@ -210,8 +219,11 @@ def _check(trace: Trace) -> None:
     for column in (trace.block_category, trace.block_module, trace.block_call):
         if len(column) != blocks:
             raise ValueError("block columns differ in length")
-    if len(trace.call_phase) != calls or len(trace.call_module) != calls:
+    counts = (trace.call_views, trace.call_entered)
+    if any(len(column) != calls for column in (trace.call_phase, trace.call_module, *counts)):
         raise ValueError("call columns differ in length")
+    if any(len(column) and int(column.min()) < 0 for column in counts):
+        raise ValueError("a count is negative")
     if blocks and int(trace.block_bytes.min()) < 0:
         raise ValueError("a block has a negative size")
     _within(trace.block_call, calls + 1, "a block's call")  # one beyond: allocated after the last call

@@ -103,6 +103,7 @@ class VirtualGpu:
             storage_bytes=self.recorder.storage_bytes,
             checkpoints=self.recorder.checkpoints,
             parameter_count=self.loop.parameter_count,
+            epoch_steps=self.loop.epoch_steps,
             warnings=tuple(self.recorder.warnings),
         )
 

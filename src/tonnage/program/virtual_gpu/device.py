@@ -174,7 +174,13 @@ def _is_pinned(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[st
     return func is torch.Tensor.is_shared and mode.is_virtual(args[0])
 
 
-@handles(torch.Tensor.pin_memory, torch.Tensor.share_memory_, torch.Tensor.record_stream)
+@handles(torch.Tensor.pin_memory)
+def _pin(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
+    mode.operators.pinned.add(args[0])
+    return args[0]
+
+
+@handles(torch.Tensor.share_memory_, torch.Tensor.record_stream)
 def _same(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ARG001
     return args[0]
 

@@ -71,6 +71,7 @@ class Loop:
         self._look_ahead_until: float | None = None
         self._counted: set[int] = set()
         self.parameter_count = 0
+        self.epoch_steps = 0  # batches of the data loader that drives the loop
         self._replays = 0
         self._stops = 0
         self.was_cut = False  # has the program been kept from going on?
@@ -108,9 +109,9 @@ class Loop:
             self.on_deaf()
         raise EnoughSeen
 
-    def batches(self) -> Allowance:
-        """How many batches a data loader that starts now may give."""
-        allowance = Allowance(self)
+    def batches(self, length: int = 0) -> Allowance:
+        """How many batches a data loader of this length that starts now may give."""
+        allowance = Allowance(self, length)
         self._feeding.add(allowance)
         return allowance
 
@@ -296,8 +297,9 @@ class Loop:
 class Allowance:
     """What one pass over a data loader may still give, judged by what the program does with the batches."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, length: int) -> None:
         self._loop = loop
+        self._length = length
         self._forwards = loop.forwards
         self._backwards = loop.backwards
         self._given = 0
@@ -315,6 +317,8 @@ class Allowance:
         trains = loop.backwards > self._backwards
         seen = loop.enough if trains or not loop.training else loop.forwards - self._forwards >= loop.wanted
         grows, self._kept_bytes = loop.recorder.allocated_bytes > self._kept_bytes, loop.recorder.allocated_bytes
+        if self.drives_loop and (trains or not loop.training):
+            loop.epoch_steps = self._length
         if seen and self.drives_loop and (trains or not grows or time.monotonic() > self._patience_until):
             if grows and not trains:
                 loop.recorder.warn("results are collected on the GPU from more batches than were followed")

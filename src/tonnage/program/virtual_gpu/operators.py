@@ -15,6 +15,7 @@ from tonnage.program.virtual_gpu.arguments import Call, parts_of, tensors_in
 from tonnage.program.virtual_gpu.describe import call_key, describe_call, describe_tensor
 from tonnage.program.virtual_gpu.learning import learn_results, learn_update
 from tonnage.program.virtual_gpu.modules import ModuleStack
+from tonnage.program.virtual_gpu.pinned import Pinned
 from tonnage.program.virtual_gpu.recorder import UNTAGGED, Recorder
 from tonnage.program.virtual_gpu.values import Twins
 
@@ -97,6 +98,7 @@ class OperatorMode(TorchDispatchMode):
         self.recorder = recorder
         self.modules = modules
         self.twins = Twins()
+        self.pinned = Pinned()
         self._accumulation = accumulation.InPlaceAccumulation()
         self.in_optimizer = False
         self.counting = True
@@ -166,6 +168,7 @@ class OperatorMode(TorchDispatchMode):
             with self:
                 return info.composite(*args, **kwargs)
         if info.view:
+            self.recorder.views += 1
             return func(*args, **kwargs)
         if info.collective:
             return distributed.collective(func, args)
@@ -245,7 +248,7 @@ class OperatorMode(TorchDispatchMode):
         elif self.twins and not info.skips_kernel:
             learn_update(self.twins, call)
         if info.name in ("aten::_to_copy", "aten::copy_"):
-            self._note_copy(info, inputs, outputs, module)
+            self._note_copy(info, inputs, outputs, module, _is_non_blocking(info, args, kwargs))
         self.recorder.call(self._signature(info, call), module, phase)
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -289,20 +292,24 @@ class OperatorMode(TorchDispatchMode):
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
-    def _note_copy(self, info: _Info, inputs: list[torch.Tensor], outputs: list[torch.Tensor], module: int) -> None:
+    def _note_copy(
+        self, info: _Info, inputs: list[torch.Tensor], outputs: list[torch.Tensor], module: int, blocks_not: bool
+    ) -> None:
         if not inputs:
             return
         source = inputs[0] if info.name == "aten::_to_copy" else inputs[-1]
         if source.device.type == "cpu":
-            self.note_transfer(H2D, source, module)
+            self.note_transfer(H2D, source, module, waits=not (blocks_not and self.pinned.holds(source)))
             if info.name == "aten::_to_copy" and self.modules.depth == 0:
                 self.tag(outputs[0], Category.INPUTS)
 
-    def note_transfer(self, direction: str, tensor: torch.Tensor, module: int = 0) -> None:
-        key = (direction, tuple(tensor.shape), tensor.dtype)
+    def note_transfer(self, direction: str, tensor: torch.Tensor, module: int = 0, *, waits: bool = True) -> None:
+        """A copy between host and GPU; the host waits for it unless its memory is pinned and it was told not to."""
+        attributes = {"pinned": self.pinned.holds(tensor), "waits": waits}
+        key = (direction, tuple(tensor.shape), tensor.dtype, *attributes.values())
         index = self._signatures.get(key)
         if index is None:
-            index = self._intern(key, Operator(direction, (describe_tensor(tensor),), ()))
+            index = self._intern(key, Operator(direction, (describe_tensor(tensor),), (), attributes))
         self.recorder.call(index, module, Phase.COPY)
 
     def note_read(self, tensor: torch.Tensor) -> None:
@@ -321,6 +328,12 @@ class OperatorMode(TorchDispatchMode):
         index = self._signatures[key] = len(self.recorder.operators)
         self.recorder.operators.append(operator)
         return index
+
+
+def _is_non_blocking(info: _Info, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    if "non_blocking" in kwargs:
+        return bool(kwargs["non_blocking"])
+    return info.name == "aten::copy_" and len(args) > 2 and bool(args[2])
 
 
 def _takes_itself_apart(kind: type) -> bool:

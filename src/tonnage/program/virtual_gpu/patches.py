@@ -386,7 +386,7 @@ def _data_loading(loop: Loop, batch: BatchSize) -> None:
         prefetch, timeout = self.prefetch_factor, self.timeout
         self.timeout = 0
         try:
-            return _Limited(original(self), loop)
+            return _Limited(original(self), loop, _length(self), pinned)
         finally:
             object.__setattr__(self, "num_workers", workers)
             object.__setattr__(self, "pin_memory", pinned)
@@ -396,19 +396,30 @@ def _data_loading(loop: Loop, batch: BatchSize) -> None:
     loader.check_worker_number_rationality = lambda self: None
 
 
+def _length(loader: Any) -> int:
+    """Batches in an epoch; 0 where nobody knows."""
+    try:
+        return len(loader)
+    except TypeError:
+        return 0
+
+
 class _Limited:
     """A data loader's iterator that ends early: an epoch during a capture is as long as the trace needs it."""
 
-    def __init__(self, iterator: Any, loop: Loop) -> None:
+    def __init__(self, iterator: Any, loop: Loop, length: int, pinned: bool) -> None:
         self._iterator = iterator
-        self._allowance = loop.batches()
+        self._allowance = loop.batches(length)
+        self._pin = loop.operators.pinned.add_all if pinned else lambda batch: None
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         self._allowance.take()
-        return next(self._iterator)
+        batch = next(self._iterator)
+        self._pin(batch)
+        return batch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)

@@ -30,6 +30,10 @@ class Recorder:
         self.call_operator = array("i")
         self.call_phase = array("b")
         self.call_module = array("i")
+        self.call_views = array("i")
+        self.call_entered = array("i")
+        self.views = 0  # since the last call, as are the modules entered
+        self.entered = 0
         self.operators: list[Operator] = []
         self.modules: list[str] = [""]
         self._module_index: dict[str, int] = {"": 0}
@@ -72,6 +76,9 @@ class Recorder:
         self.call_operator.append(operator)
         self.call_phase.append(phase)
         self.call_module.append(module)
+        self.call_views.append(self.views)
+        self.call_entered.append(self.entered)
+        self.views = self.entered = 0
 
     def end_step(self) -> None:
         self._event(Event.STEP, self.steps)
@@ -112,7 +119,9 @@ class Recorder:
         events, blocks, calls, self.steps, operators, modules = self._mark
         del self.operators[operators:], self.modules[modules:]
         del self.event_kind[events:], self.event_subject[events:]
-        del self.call_operator[calls:], self.call_phase[calls:], self.call_module[calls:]
+        for calls_column in (self.call_operator, self.call_module, self.call_views, self.call_entered):
+            del calls_column[calls:]
+        del self.call_phase[calls:]
         for column in (self.block_bytes, self.block_tag, self.block_module, self.block_call, self.block_phase):
             del column[blocks:]
         del self.block_survives[blocks:], self._block_birth[blocks:]
@@ -137,6 +146,8 @@ class Recorder:
             call_operator=np.array(self.call_operator, dtype=np.int32),
             call_phase=np.array(self.call_phase, dtype=np.int8),
             call_module=np.array(self.call_module, dtype=np.int32),
+            call_views=np.array(self.call_views, dtype=np.int32),
+            call_entered=np.array(self.call_entered, dtype=np.int32),
         )
 
     def _categories(self, training: bool) -> Iterable[Category]:

@@ -1,0 +1,63 @@
+"""Where fitted time models are kept: one comes with the package, `tonnage fit` writes another, which then counts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from tonnage.errors import InvalidFile, UsageError
+from tonnage.estimate.time_model import TimeModel
+
+VARIABLE = "TONNAGE_TIME_MODEL"
+_NAME = "time-model.json.gz"
+
+
+def own_model_path() -> Path:
+    """Where `tonnage fit` writes."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else user_data_path("tonnage") / _NAME
+
+
+def current_model() -> TimeModel:
+    """The model fitted on this machine, else the one that comes with the package."""
+    path = own_model_path()
+    return read_model(path) if path.exists() else shipped_model()
+
+
+@cache
+def shipped_model() -> TimeModel:
+    return load_model(files("tonnage.estimate").joinpath("fitted", _NAME).read_bytes(), "the package's time model")
+
+
+def read_model(path: Path) -> TimeModel:
+    try:
+        return load_model(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InvalidFile(f"the time model {path} cannot be read: {error.strerror}") from None
+
+
+def load_model(content: bytes, name: str) -> TimeModel:
+    try:
+        return TimeModel.from_dict(json.loads(gzip.decompress(content)))
+    except (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError):
+        raise InvalidFile(f"{name} is not a time model of this version", "fit it again: tonnage fit") from None
+
+
+def write_model(model: TimeModel, path: Path) -> None:
+    """The file appears complete or not at all; equal models give equal bytes."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(model.as_dict(), separators=(",", ":"))
+        partial.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"the time model cannot be written to {path}: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)

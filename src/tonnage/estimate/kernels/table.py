@@ -1,0 +1,73 @@
+"""Works as columns, so that a GPU is evaluated for all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.estimate.kernels.work import KINDS, Work
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+ARITHMETICS = ("fp32", "tf32", "fp16", "bf16", "fp64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTable:
+    """One entry per work in every column. `footprint` is what a program touches between two uses of a byte."""
+
+    kind: Integers
+    arithmetic: Integers
+    names: tuple[str, ...]
+    operations: Floats
+    fresh_bytes: Floats
+    read_bytes: Floats
+    written_bytes: Floats
+    footprint: Floats
+    itemsize: Floats
+    rows: Floats
+    columns: Floats
+    depth: Floats
+    batch: Floats
+    launches: Floats
+    window: Floats
+    groups: Floats
+    stride: Floats
+    first_transposed: Flags
+    second_transposed: Flags
+    channels_last: Flags
+    strided: Flags
+
+    @property
+    def bytes(self) -> Floats:
+        return self.read_bytes + self.written_bytes
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @classmethod
+    def of(cls, works: Sequence[Work], footprint: Sequence[float] | float) -> WorkTable:
+        columns: dict[str, Any] = {
+            name: np.array([getattr(work, name) for work in works], np.float64) for name in _NUMBERS
+        }
+        columns |= {name: np.array([getattr(work, name) for work in works], np.bool_) for name in _FLAGS}
+        return cls(
+            kind=np.array([KINDS.index(work.kind) for work in works], dtype=np.int64),
+            arithmetic=np.array([ARITHMETICS.index(work.arithmetic) for work in works], dtype=np.int64),
+            names=tuple(work.name for work in works),
+            footprint=np.broadcast_to(np.asarray(footprint, dtype=np.float64), (len(works),)),
+            **columns,
+        )
+
+
+_NUMBERS = (
+    "operations", "fresh_bytes", "read_bytes", "written_bytes", "itemsize", "rows", "columns", "depth", "batch",
+    "launches", "window", "groups", "stride",
+)  # fmt: skip
+_FLAGS = ("first_transposed", "second_transposed", "channels_last", "strided")

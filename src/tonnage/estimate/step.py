@@ -1,0 +1,104 @@
+"""The last complete step of a Trace, call by call, with the work of each operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.errors import InvalidFile
+from tonnage.estimate.kernels.operators import works_of
+from tonnage.estimate.kernels.table import WorkTable
+from tonnage.estimate.kernels.work import Rules, Work
+from tonnage.program.trace import D2H, H2D, Event, Operator, Trace
+
+_USUAL_LAUNCHES = 8
+_COPIED = ("aten::_to_copy", "aten::copy_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step. `kept` tells
+    which of the calls that the Trace has for this step are here."""
+
+    kept: npt.NDArray[np.bool_]
+    operators: tuple[Operator, ...]
+    operator: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int8]
+    module: npt.NDArray[np.int32]
+    views: npt.NDArray[np.int32]
+    entered: npt.NDArray[np.int32]
+    is_copy: npt.NDArray[np.bool_]
+    listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
+    works: WorkTable
+    work_operator: npt.NDArray[np.int64]  # whose work it is, as an index into `operators`
+
+    @property
+    def more_launches(self) -> npt.NDArray[np.float64]:
+        """By operator: launches beyond the few that the cost of an operator includes."""
+        return np.asarray(np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0))
+
+    @property
+    def operator_names(self) -> tuple[str, ...]:
+        return tuple(operator.name for operator in self.operators)
+
+    def of_all_calls(self, ends: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Moments at which calls end, also for those that are not here: they take no time."""
+        place = np.cumsum(self.kept) - 1
+        return np.where(place >= 0, ends[np.maximum(place, 0)], 0.0) if len(ends) else np.zeros(len(self.kept))
+
+    def by_operator(self, work_values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Values of works added up for each distinct operator."""
+        return np.bincount(self.work_operator, weights=work_values, minlength=len(self.operators)).astype(np.float64)
+
+
+def last_step(trace: Trace) -> Step:
+    """Everything of the last complete step."""
+    return step_of(trace, trace.last_step_calls())
+
+
+def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
+    """A step made of these calls. Copies from the host are seen twice, as a copy and as the operator that asked for it:
+    the operator is left out."""
+    names = np.array([operator.name for operator in trace.operators] or [""])[trace.call_operator[calls]]
+    after_copy = np.concatenate([[False], names[:-1] == H2D]) if len(calls) else np.zeros(0, bool)
+    kept = ~(after_copy & np.isin(names, _COPIED))
+    calls = calls[kept]
+    distinct, operator = np.unique(trace.call_operator[calls], return_inverse=True)
+    operators = tuple(trace.operators[index] for index in distinct)
+    rules = Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32)
+    found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
+    return Step(
+        kept=kept,
+        operators=operators,
+        operator=operator.astype(np.int64),
+        phase=trace.call_phase[calls],
+        module=trace.call_module[calls],
+        views=trace.call_views[calls],
+        entered=trace.call_entered[calls],
+        is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
+        listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
+        works=WorkTable.of([work for _, work in found], _footprint(trace)),
+        work_operator=np.array([index for index, _ in found], dtype=np.int64),
+    )
+
+
+def _works(operator: Operator, rules: Rules) -> tuple[Work, ...]:
+    if operator.name in (H2D, D2H):
+        return ()
+    try:
+        return works_of(operator, rules)
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        # No program does this; a trace that was not written by Tonnage can say anything.
+        raise InvalidFile(f"the trace holds a call of {operator.name} that makes no sense") from None
+
+
+def _footprint(trace: Trace) -> float:
+    """The most bytes that were in use at once: what a program touches before it comes back to the same byte."""
+    kind, subject = trace.event_kind, trace.event_subject
+    change = np.zeros(len(kind), dtype=np.int64)
+    for event, sign in ((Event.ALLOCATE, 1), (Event.FREE, -1)):
+        chosen = kind == event
+        change[chosen] = sign * trace.block_bytes[subject[chosen]]
+    return float(max(np.cumsum(change).max(initial=0), 1))

@@ -1,0 +1,100 @@
+"""Regression trees as plain arrays, evaluated with numpy: many rows walk down all trees at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """All nodes of all trees in one list. An inner node sends a row left where its feature is at most the threshold; a
+    leaf points to itself, so that rows which arrived early stay there. NaN goes left."""
+
+    roots: npt.NDArray[np.int32]
+    feature: npt.NDArray[np.int16]
+    threshold: Floats
+    left: npt.NDArray[np.int32]
+    right: npt.NDArray[np.int32]
+    value: Floats
+    depth: int
+
+    def predict(self, rows: Floats) -> Floats:
+        """The sum of the trees' answers for each row."""
+        if len(rows) == 0 or len(self.roots) == 0:
+            return np.zeros(len(rows))
+        at = np.broadcast_to(self.roots, (len(rows), len(self.roots))).copy()
+        each = np.arange(len(rows))[:, None]
+        for _ in range(self.depth):
+            goes_right = rows[each, self.feature[at]] > self.threshold[at]
+            at = np.where(goes_right, self.right[at], self.left[at])
+        return np.asarray(self.value[at].sum(axis=1))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers; seven digits are more than the data ever had."""
+        return {
+            "roots": self.roots.tolist(),
+            "feature": self.feature.tolist(),
+            "threshold": [float(f"{t:.7g}") for t in self.threshold],
+            "left": self.left.tolist(),
+            "right": self.right.tolist(),
+            "value": [float(f"{v:.5g}") for v in self.value],
+            "depth": self.depth,
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Trees:
+        trees = cls(
+            np.array(plain["roots"], dtype=np.int32),
+            np.array(plain["feature"], dtype=np.int16),
+            np.array(plain["threshold"], dtype=np.float64),
+            np.array(plain["left"], dtype=np.int32),
+            np.array(plain["right"], dtype=np.int32),
+            np.array(plain["value"], dtype=np.float64),
+            int(plain["depth"]),
+        )
+        trees._check()
+        return trees
+
+    def _check(self) -> None:
+        nodes = len(self.value)
+        columns = (self.feature, self.threshold, self.left, self.right)
+        if any(len(column) != nodes for column in columns):
+            raise ValueError("columns of the trees differ in length")
+        for pointer in (self.roots, self.left, self.right):
+            if len(pointer) and not 0 <= int(pointer.min()) <= int(pointer.max()) < nodes:
+                raise ValueError("a node points nowhere")
+
+
+def join(nested: Sequence[Mapping[str, Any]]) -> Trees:
+    """Trees as nested dictionaries (`feature`, `threshold`, `left`, `right`, or `value`) as one `Trees`."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+    deepest = 0
+
+    def add(node: Mapping[str, Any], depth: int) -> int:
+        nonlocal deepest
+        deepest = max(deepest, depth)
+        index = len(nodes)
+        nodes.append((0, 0.0, index, index, float(node.get("value", 0.0))))
+        if "feature" in node:
+            left, right = add(node["left"], depth + 1), add(node["right"], depth + 1)
+            nodes[index] = (int(node["feature"]), float(node["threshold"]), left, right, 0.0)
+        return index
+
+    roots = [add(tree, 0) for tree in nested]
+    feature, threshold, left, right, value = zip(*nodes, strict=True) if nodes else ((),) * 5
+    return Trees(
+        np.array(roots, dtype=np.int32),
+        np.array(feature, dtype=np.int16),
+        np.array(threshold, dtype=np.float64),
+        np.array(left, dtype=np.int32),
+        np.array(right, dtype=np.int32),
+        np.array(value, dtype=np.float64),
+        deepest,
+    )
