@@ -44,8 +44,10 @@ def _cluster_app() -> typer.Typer:
 
 def _bench_app() -> typer.Typer:
     from tonnage.cli.bench_data import export_command, import_command, show_command
+    from tonnage.cli.bench_run import run_command
 
     bench = typer.Typer(help="The benchmark database: what was measured on real hardware.", no_args_is_help=True)
+    bench.command("run")(run_command)
     bench.command("show")(show_command)
     bench.command("export")(export_command)
     bench.command("import")(import_command)
