@@ -36,9 +36,22 @@ from tonnage.program.trace_file import read_trace, write_trace
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy-time.md"
-QUANTITIES = ("step_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds", "copy_seconds", "energy_joules_step")
+QUANTITIES = (
+    "step_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "optimizer_seconds",
+    "copy_seconds",
+    "energy_joules_step",
+)
 # What a quantity's median and 90th percentile may be, in per cent.
-BARS = {"step_seconds": (8, 20), "forward_seconds": (10, None), "backward_seconds": (10, None), "energy_joules_step": (10, None), "copy_seconds": (10, None)}
+BARS = {
+    "step_seconds": (8, 20),
+    "forward_seconds": (10, None),
+    "backward_seconds": (10, None),
+    "energy_joules_step": (10, None),
+    "copy_seconds": (10, None),
+}
 NEGLIGIBLE_SECONDS = 5e-6
 
 
@@ -69,7 +82,9 @@ def trace_of(configuration: Configuration, cache: Path | None) -> Trace:
     saved = cache / f"{configuration.name}.trace" if cache else None
     if saved is not None and saved.exists():
         return read_trace(saved)
-    trace = capture(Program(kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments))
+    trace = capture(
+        Program(kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments)
+    )
     if saved is not None:
         write_trace(trace, saved)
     return trace
@@ -106,22 +121,36 @@ def summary(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
         if not errors:
             continue
         median_bar, p90_bar = BARS.get(name, (None, None))
-        lines.append((f"{name} error, median", f"{statistics.median(errors):.1f} %", f"<= {median_bar} %" if median_bar else ""))
-        lines.append((f"{name} error, 90th percentile", f"{quantile(errors, 0.9):.1f} %", f"<= {p90_bar} %" if p90_bar else ""))
-        inside = [row[name]["low"] <= row[f"{name}_measured"] <= row[name]["high"] for row in good if row[f"{name}_error"] is not None]
+        lines.append(
+            (f"{name} error, median", f"{statistics.median(errors):.1f} %", f"<= {median_bar} %" if median_bar else "")
+        )
+        lines.append(
+            (f"{name} error, 90th percentile", f"{quantile(errors, 0.9):.1f} %", f"<= {p90_bar} %" if p90_bar else "")
+        )
+        inside = [
+            row[name]["low"] <= row[f"{name}_measured"] <= row[name]["high"]
+            for row in good
+            if row[f"{name}_error"] is not None
+        ]
         lines.append((f"{name} inside the 90 % interval", f"{100 * sum(inside) / len(inside):.0f} %", "88-92 %"))
     return lines
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{'configuration':38} {'split':5} {'step ms':>9} {'measured':>9} {'error':>8} {'forward':>8} {'backward':>8} {'energy':>8}  bound by"]
+    lines = [
+        f"{'configuration':38} {'split':5} {'step ms':>9} {'measured':>9} {'error':>8} {'forward':>8} {'backward':>8} {'energy':>8}  bound by"
+    ]
     for row in rows:
         if row["error"] is not None:
             lines.append(f"{row['name']:38} {row['split']:5} failed: {row['error']}")
             continue
-        errors = [row[f"{q}_error"] for q in ("step_seconds", "forward_seconds", "backward_seconds", "energy_joules_step")]
+        errors = [
+            row[f"{q}_error"] for q in ("step_seconds", "forward_seconds", "backward_seconds", "energy_joules_step")
+        ]
         cells = " ".join(f"{100 * error:+7.1f}%" if error is not None else f"{'':8}" for error in errors)
-        lines.append(f"{row['name']:38} {row['split']:5} {1000 * row['step_seconds']['value']:9.2f} {1000 * row['step_seconds_measured']:9.2f} {cells}  {row['bound_by']}")
+        lines.append(
+            f"{row['name']:38} {row['split']:5} {1000 * row['step_seconds']['value']:9.2f} {1000 * row['step_seconds_measured']:9.2f} {cells}  {row['bound_by']}"
+        )
     return lines
 
 
@@ -155,12 +184,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
     options = parser.parse_args()
     machine, real = measured_rows(options.measured)
-    chosen = [c for c in CONFIGURATIONS if c.name in real and re.search(options.only, c.name) and options.split in (None, c.split)]
+    chosen = [
+        c
+        for c in CONFIGURATIONS
+        if c.name in real and re.search(options.only, c.name) and options.split in (None, c.split)
+    ]
     if options.traces:
         options.traces.mkdir(parents=True, exist_ok=True)
     rows = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for configuration, row in zip(chosen, pool.map(lambda c: predict(c, options.gpu, options.traces), chosen), strict=True):
+        for configuration, row in zip(
+            chosen, pool.map(lambda c: predict(c, options.gpu, options.traces), chosen), strict=True
+        ):
             rows.append(compare(configuration, real[configuration.name], row))
             print(table(rows[-1:])[1], flush=True)
     print()

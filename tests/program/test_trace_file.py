@@ -303,7 +303,8 @@ def test_an_index_out_of_range_is_refused(column: str, values: Any, reason: str)
 
 
 @pytest.mark.parametrize(
-    "column", ["block_module", "block_category", "block_call", "call_phase", "call_module", "call_views", "event_subject"]
+    "column",
+    ["block_module", "block_category", "block_call", "call_phase", "call_module", "call_views", "event_subject"],
 )
 def test_columns_of_different_length_are_refused(column: str) -> None:
     old = getattr(small_trace(), column)

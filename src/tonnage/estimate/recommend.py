@@ -143,11 +143,8 @@ def _relaxed(name: str, factor: float, limits: Limits) -> str:
         case "GPUs":
             return f"--max-gpus {round((limits.most_gpus or 1) * factor)}"
         case "cost":
-            return (
-                f"a budget of {(limits.most_usd or 0.0) * factor:,.2f} USD"
-                if factor != float("inf")
-                else "no limit on cost"
-            )
+            unknown = factor == float("inf")
+            return "no limit on cost" if unknown else f"a budget of {(limits.most_usd or 0.0) * factor:,.2f} USD"
         case "energy":
             return f"{(limits.most_joules or 0.0) * factor / 3.6e6:,.3g} kWh"
         case _:
