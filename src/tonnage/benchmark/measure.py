@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tonnage.benchmark.messages import Method
-from tonnage.benchmark.observe import Observation, Observer, observe, spread
+from tonnage.benchmark.observe import Observation, Observer, observe, observe_host, spread
 from tonnage.benchmark.power import PowerMeter, PowerReading
 from tonnage.benchmark.results import Measured, blank
 from tonnage.benchmark.timing import PARTS, StepTimes, time_steps
@@ -128,10 +128,11 @@ def _with_power(measurement: Measurement, reading: PowerReading) -> Measurement:
 
 
 def _with_kernels(measurement: Measurement, step: Step, device: str) -> Measured:
+    hosts = observe_host(lambda observer: _observed_steps(step, observer), device)
     seen = observe(lambda observer: _observed_steps(step, observer), device)
     if device == "cuda" and measurement.step_seconds is not None:
         measurement = replace(measurement, utilisation=_utilisation(seen, measurement.step_seconds))
-    return Measured(measurement, seen.kernels(), seen.hosts())
+    return Measured(measurement, seen.kernels(), hosts)
 
 
 def _observed_steps(step: Step, observer: Observer) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tonnage.benchmark.kernel_profile import MARK, Kernel, Launches, profiled
@@ -21,6 +22,9 @@ from tonnage.program.virtual_gpu.arguments import tensors_in
 from tonnage.program.virtual_gpu.describe import call_key, describe_call
 from tonnage.store.rows import HostRow, KernelRow, Spread
 
+# What costs the host something and launches nothing: looking at a tensor, calling a module.
+VIEW = Operator("tonnage::view", (), ())
+MODULE = Operator("tonnage::module", (), ())
 PREPARING = "prepare"  # the phase of calls that only set the stage for others
 # Other floating-point arguments (learning rates, bias corrections) change from step to step and cost nothing.
 _TELLING_FLOATS = {"p", "dropout_p"}
@@ -47,13 +51,24 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "is_view", False):
-            return func(*args, **kwargs)
+            return self._view(func, args, kwargs)
         with torch.autograd.profiler.record_function(f"{MARK}{len(self.calls)}"):
             started = time.perf_counter()
             result = func(*args, **kwargs)
             seconds = time.perf_counter() - started
         self.calls.append(_Call(self._describe(func, args, kwargs, result), self._phase(), seconds))
         return result
+
+    def _view(self, func: Any, args: Any, kwargs: Any) -> Any:
+        started = time.perf_counter()
+        result = func(*args, **kwargs)
+        if any(tensor.device.type == self.device_type for tensor in tensors_in(args, kwargs)):
+            self.calls.append(_Call(self._index(VIEW), self._phase(), time.perf_counter() - started))
+        return result
+
+    def enter_module(self, *_: object) -> None:
+        """A hook: a module is called."""
+        self.calls.append(_Call(self._index(MODULE), self._phase(), 0.0))
 
     def _phase(self) -> str:
         # The engine sets the id of the graph it is running, also in its device threads.
@@ -153,6 +168,18 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
 
 
+def observe_host(run: Callable[[Observer], None], device_type: str) -> list[HostRow]:
+    """Run something without the profiler, which makes every launch slower: what it costs the host alone."""
+    observer = Observer(device_type)
+    hook = register_module_forward_pre_hook(observer.enter_module)
+    try:
+        with observer:
+            run(observer)
+    finally:
+        hook.remove()
+    return Observation(observer, Launches({}, 0.0)).hosts()
+
+
 def observe(run: Callable[[Observer], None], device_type: str) -> Observation:
     """Run something under the profiler. On a CPU an operator's own time stands for its kernel."""
     observer = Observer(device_type)
@@ -166,6 +193,6 @@ def observe(run: Callable[[Observer], None], device_type: str) -> Observation:
     own_times = {
         number: [Kernel(observer.operators[call.operator].name, call.host_seconds, 0)]
         for number, call in enumerate(observer.calls)
-        if call.operator >= 0
+        if call.operator >= 0 and observer.operators[call.operator] != VIEW
     }
     return Observation(observer, Launches(own_times, sum(call.host_seconds for call in observer.calls)))

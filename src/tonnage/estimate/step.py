@@ -67,21 +67,47 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
     kept = ~(after_copy & np.isin(names, _COPIED))
     calls = calls[kept]
     distinct, operator = np.unique(trace.call_operator[calls], return_inverse=True)
-    operators = tuple(trace.operators[index] for index in distinct)
-    rules = Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32)
-    found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
-    return Step(
-        kept=kept,
-        operators=operators,
+    return assemble(
+        operators=tuple(trace.operators[index] for index in distinct),
         operator=operator.astype(np.int64),
         phase=trace.call_phase[calls],
         module=trace.call_module[calls],
         views=trace.call_views[calls],
         entered=trace.call_entered[calls],
-        is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
         is_new=_is_new(trace, calls, distinct),
+        footprint=_footprint(trace),
+        rules=Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32),
+        kept=kept,
+    )
+
+
+def assemble(
+    *,
+    operators: tuple[Operator, ...],
+    operator: npt.NDArray[np.int64],
+    phase: npt.NDArray[np.int8],
+    module: npt.NDArray[np.int32],
+    views: npt.NDArray[np.int32],
+    entered: npt.NDArray[np.int32],
+    is_new: npt.NDArray[np.bool_],
+    footprint: float,
+    rules: Rules,
+    kept: npt.NDArray[np.bool_] | None = None,
+) -> Step:
+    """A step from its calls, with the works of its operators."""
+    found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
+    return Step(
+        kept=np.ones(len(operator), dtype=np.bool_) if kept is None else kept,
+        operators=operators,
+        operator=operator,
+        phase=phase,
+        module=module,
+        views=views,
+        entered=entered,
+        is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
+        is_new=is_new,
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
-        works=WorkTable.of([work for _, work in found], _footprint(trace)),
+        works=WorkTable.of([work for _, work in found], footprint),
         work_operator=np.array([index for index, _ in found], dtype=np.int64),
     )
 
