@@ -47,6 +47,8 @@ class Work:
     window: int = 1  # elements of a convolution's or a pool's window
     groups: int = 1
     stride: int = 1
+    images: int = 1  # of a convolution, and the side of a square image that has as many pixels as theirs
+    side: float = 0.0
 
     @property
     def bytes(self) -> float:
