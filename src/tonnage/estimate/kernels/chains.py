@@ -33,7 +33,9 @@ def attention_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: 
 def recurrent_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:
     """The arithmetic and the bytes of all steps, and for each step the time until the next may start."""
     steps = table.window * table.groups  # of all layers
-    chain = steps * constants["step_cycles"] / rates.clock
+    weights = table.itemsize * table.columns * table.depth  # read again in each step
+    step = constants["step_cycles"] / rates.clock + weights / (rates.l2_bandwidth * constants["cache"])
+    chain = steps * step
     compute = table.operations / (rates.operations[table.arithmetic] * np.minimum(constants["arithmetic"], 1.0))
     memory = table.bytes * cold / (rates.stream * constants["bandwidth"])
     return np.asarray(chain + joined(compute, memory, constants["overlap"]))

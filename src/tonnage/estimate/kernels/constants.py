@@ -15,6 +15,7 @@ TILED = ("product", "convolution", "convolution_data", "convolution_weight")
 UNITS = ("simt", "tf32", "half")  # plain units, or tensor cores by the width of their operands
 _ATTENTIONS = ("attention", "attention_backward")
 _FP32, _TF32, _HALF = 0, (1,), (2, 3)
+_CONVOLUTIONS = tuple(KINDS.index(kind) for kind in TILED[1:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class KindConstants:
     winograd_large: float = 0.8  # the same for the larger transformation, which goes through memory
     conversion: float = 1.0  # passes over images that have to be brought into another order
     # chains of dependent work
-    step_cycles: float = 3000.0  # of one step that waits for the last
+    step_cycles: float = 400.0  # of one step that waits for the last
     row_cycles: float = 0.05  # of one value of a long row that only one SM works on
 
 
@@ -85,8 +86,8 @@ class Columns:
 def _classes() -> tuple[str, ...]:
     tiled = [f"{kind}.{unit}" for kind in (*TILED, *_ATTENTIONS) for unit in UNITS]
     batched = [f"product.{unit}.batched" for unit in UNITS]
-    depthwise = [f"{kind}.depthwise" for kind in TILED[1:]]
-    return (*tiled, *batched, *depthwise, *(kind for kind in KINDS if kind not in (*TILED, *_ATTENTIONS)))
+    grouped = [f"{kind}.{groups}" for groups in ("depthwise", "grouped") for kind in TILED[1:]]
+    return (*tiled, *batched, *grouped, *(kind for kind in KINDS if kind not in (*TILED, *_ATTENTIONS)))
 
 
 CLASSES = _classes()
@@ -94,13 +95,15 @@ _FIELDS = {constant.name: index for index, constant in enumerate(fields(KindCons
 _HALVES = KindConstants(tile_overhead=14.0, depth_overhead=100.0, odd=0.5, launch_cycles=3500.0)
 _DEFAULTS: Mapping[str, KindConstants] = {
     "product.half": _HALVES,
+    **{f"{kind}.grouped": replace(_HALVES, arithmetic=0.2) for kind in TILED[1:]},
     "product.half.batched": _HALVES,
     **{f"{kind}.depthwise": KindConstants(bandwidth=0.5, arithmetic=0.2) for kind in TILED[1:]},
     **{f"{kind}.{unit}": replace(_HALVES, arithmetic=0.6) for kind in TILED[1:] for unit in UNITS[1:]},
 }
 _KIND_CLASS = np.array([[CLASSES.index(f"{kind}.{unit}") if f"{kind}.{unit}" in CLASSES else CLASSES.index(kind)
                          for unit in UNITS] for kind in KINDS])  # fmt: skip
-_DEPTHWISE_SHIFT = {KINDS.index(kind): CLASSES.index(f"{kind}.depthwise") for kind in TILED[1:]}
+_GROUPED_CLASS = np.array([[CLASSES.index(f"{kind}.{groups}") if f"{kind}.{groups}" in CLASSES else 0
+                            for groups in ("grouped", "depthwise")] for kind in KINDS])  # fmt: skip
 
 
 def classes_of(table: WorkTable, rates: Rates) -> Integers:
@@ -111,10 +114,8 @@ def classes_of(table: WorkTable, rates: Rates) -> Integers:
     found = _KIND_CLASS[table.kind, unit[table.arithmetic]]
     batched = (table.kind == 0) & (table.batch > 1)
     found = np.where(batched, CLASSES.index("product.simt.batched") + unit[table.arithmetic], found)
-    depthwise = is_depthwise(table)
-    for kind, index in _DEPTHWISE_SHIFT.items():
-        found = np.where(depthwise & (table.kind == kind), index, found)
-    return np.asarray(found)
+    grouped = (table.groups > 1) & np.isin(table.kind, _CONVOLUTIONS)
+    return np.asarray(np.where(grouped, _GROUPED_CLASS[table.kind, is_depthwise(table).astype(int)], found))
 
 
 def is_depthwise(table: WorkTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -10,9 +10,11 @@ from tonnage.estimate.kernels.table import Floats, WorkTable
 from tonnage.estimate.kernels.tiles import joined
 from tonnage.estimate.kernels.work import KINDS
 
-_ROWS_AT_ONCE = tuple(
-    KINDS.index(kind) for kind in ("reduction", "normalisation", "normalisation_backward", "softmax", "sort")
+# One SM, or a part of it, works on a row at a time; on reductions see `_reduction_steps`.
+_BY_ROWS = tuple(
+    index for index, kind in enumerate(KINDS) if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
 )
+_REDUCTION, _WINDOW = KINDS.index("reduction"), KINDS.index("window")
 
 
 def dram_bytes(table: WorkTable, rates: Rates, resident: float) -> Floats:
@@ -37,9 +39,23 @@ def stream_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Flo
     """Bytes at the rate of the memory and of the cache; long rows of which there are few at the rate of single SMs."""
     memory = table.bytes * cold / (rates.stream * constants["bandwidth"])
     cached = table.bytes / (rates.l2_bandwidth * constants["cache"])
-    whole = np.isin(table.kind, _ROWS_AT_ONCE)
-    chain = whole * table.depth * np.ceil(table.rows / rates.sms) * constants["row_cycles"] / rates.clock
+    chain = _chain_cycles(table, rates, constants) / rates.clock
     return joined(joined(memory, cached, constants["overlap"]), chain, constants["overlap"])
+
+
+def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
+    """Cycles of what cannot be done at once, however large the GPU is."""
+    rows = np.ceil(table.rows / rates.sms) * (constants["step_cycles"] + table.depth * constants["row_cycles"])
+    uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
+    steps = np.where(table.kind == _REDUCTION, _reduction_steps(table), np.where(table.kind == _WINDOW, table.groups, 0.0))
+    return np.asarray(np.where(np.isin(table.kind, _BY_ROWS), rows * uneven, steps * constants["step_cycles"]))
+
+
+def _reduction_steps(table: WorkTable) -> Floats:
+    """How often a thread waits for memory: PyTorch gives a result 512 threads, or 512 over 32 results where the values of
+    one lie apart, lets each load 4 values at once, and splits a result over blocks above 256 values per thread."""
+    threads = np.where(table.strided, 512 / np.clip(table.rows, 1, 32), 512)
+    return np.asarray(np.minimum(np.ceil(table.depth / threads), 256) / 4)
 
 
 def depthwise_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:

@@ -16,6 +16,7 @@ from tonnage.estimate.kernels.tiles import (
     only_possible,
     split_seconds,
 )
+from tonnage.estimate.kernels.work import KINDS
 
 _SMALL_TILE = (8, 16, 32)  # pixels down, pixels across and filters of one tile of the fused transformation
 _LAUNCHES_LARGE = 3  # transform images, multiply, transform back
@@ -45,11 +46,23 @@ def has_transformation(table: WorkTable) -> np.ndarray[tuple[int], np.dtype[np.b
 
 
 def _conversion(table: WorkTable, rates: Rates, constants: Columns, unit: str) -> Floats:
-    """Kernels for tensor cores want channels last: other images are brought into that order and back."""
+    """Kernels for tensor cores want channels last, and whole groups of 16 bytes of them: other images are brought into
+    that order and back."""
     if unit == "simt":
         return np.zeros(len(table))
-    passes = np.where(table.channels_last, 0.0, constants["conversion"])
-    return np.asarray(passes * 2 * table.bytes / rates.stream)
+    uneven, padded = _padding(table)
+    passes = np.where(table.channels_last & ~uneven, 0.0, constants["conversion"])
+    return np.asarray(passes * table.bytes * (1 + padded) / rates.stream)
+
+
+def _padding(table: WorkTable) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Floats]:
+    """Are channels no multiple of 16 bytes, and how much larger are images whose channels are made so?"""
+    whole = np.maximum(16 / table.itemsize, 1.0)
+    weight = table.kind == KINDS.index("convolution_weight")
+    channels = np.where(weight, table.columns, table.depth) / table.window
+    other = np.where(weight, table.rows, table.columns)
+    uneven = (channels % whole != 0) | (other % whole != 0)
+    return uneven, np.minimum(np.ceil(channels / whole) * whole / channels, 4.0)
 
 
 def _fused(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:

@@ -17,6 +17,7 @@ from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
 from tonnage.estimate.kernels.tiles import candidates, chosen, product_seconds
+from tonnage.estimate.kernels.work import KINDS
 
 Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
 
@@ -46,7 +47,8 @@ def name_factors(table: WorkTable, constants: Constants) -> Floats:
 
 def variants(table: WorkTable) -> list[str]:
     """Names with what makes PyTorch choose another kernel: the size of an element and the order of dimensions."""
-    orders = np.where(table.channels_last, " channels last", np.where(table.strided, " strided", ""))
+    mixed = np.where((table.kind == KINDS.index("pointwise")) & (table.groups > 1), " mixed", "")
+    orders = np.where(table.channels_last, " channels last", np.where(table.strided, " strided", mixed))
     return [f"{name} {int(size)}{order}" for name, size, order in zip(table.names, table.itemsize, orders, strict=True)]
 
 
@@ -77,6 +79,7 @@ _NAMED: dict[str, Formula] = {
     **{f"product.{unit}.{kind}": _products(unit, kind) for unit in ("simt", "tf32", "half") for kind in ("plain", "batched")},
     **{f"convolution.{unit}": _convolutions(unit) for unit in ("simt", "tf32", "half")},
     "convolution.depthwise": depthwise_seconds,
+    "convolution.grouped": _convolutions("half"),
     "attention": attention_seconds,
     "recurrent": recurrent_seconds,
     "stream": stream_seconds,

@@ -15,8 +15,9 @@ from tonnage.program.trace import DTYPE_BYTES, Attribute, Operator, TensorSpec
 # Kinds of kernels that are modelled alike.
 KINDS = (
     "product", "convolution", "convolution_data", "convolution_weight", "attention", "attention_backward", "recurrent",
-    "recurrent_backward", "pointwise", "movement", "reduction", "normalisation", "normalisation_backward", "softmax",
-    "gather", "scatter", "window", "list", "sort", "fill",
+    "recurrent_backward", "pointwise", "movement", "reduction", "normalisation", "normalisation_backward",
+    "batch_normalisation", "batch_normalisation_backward", "group_normalisation", "group_normalisation_backward",
+    "softmax", "gather", "scatter", "window", "list", "sort", "fill",
 )  # fmt: skip
 _ARITHMETIC = {"float64": "fp64", "complex128": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
