@@ -94,6 +94,8 @@ CLASSES = _classes()
 _FIELDS = {constant.name: index for index, constant in enumerate(fields(KindConstants))}
 _HALVES = KindConstants(tile_overhead=14.0, depth_overhead=100.0, odd=0.5, launch_cycles=3500.0)
 _DEFAULTS: Mapping[str, KindConstants] = {
+    "product.simt": KindConstants(arithmetic=1.2, tile_overhead=6.0, depth_overhead=30.0, warp_overhead=1.5, tail=0.65, pages=0.4, choice=0.06, writes=1.5, split_cycles=15000.0),
+    "product.simt.batched": KindConstants(arithmetic=1.2, tile_overhead=6.0, depth_overhead=12.0, tail=0.75, choice=0.3),
     "product.half": _HALVES,
     **{f"{kind}.grouped": replace(_HALVES, arithmetic=0.2) for kind in TILED[1:]},
     "product.half.batched": _HALVES,

@@ -24,6 +24,12 @@ _LAUNCHES_LARGE = 3  # transform images, multiply, transform back
 
 def convolution_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats, unit: str) -> Floats:
     """Seconds of the algorithm that the library chooses."""
+    seconds = algorithm_seconds(table, rates, constants, cold, unit)
+    return chosen(seconds, constants["choice"]) + _conversion(table, rates, constants, unit)
+
+
+def algorithm_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats, unit: str) -> Floats:
+    """Seconds of each algorithm: one column for each tile, then the two transformations where there are any."""
     tiles = candidates(rates.library, unit, "convolution")
     grid = Grid.of(table, rates, tiles)
     # A gradient of the data with strides has zeros in its window, which are not multiplied.
@@ -36,7 +42,7 @@ def convolution_seconds(table: WorkTable, rates: Rates, constants: Columns, cold
         transformed = [_fused(table, rates, constants, cold), _unfused(table, rates, constants, cold)]
         possible = has_transformation(table)
         seconds = np.concatenate([seconds, *(np.where(possible, t, np.inf)[:, None] for t in transformed)], axis=1)
-    return chosen(seconds, constants["choice"]) + _conversion(table, rates, constants, unit)
+    return np.asarray(seconds)
 
 
 def has_transformation(table: WorkTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

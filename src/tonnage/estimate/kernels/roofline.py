@@ -16,7 +16,7 @@ from tonnage.estimate.kernels.flows import cold_share, depthwise_seconds, stream
 from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
-from tonnage.estimate.kernels.tiles import candidates, chosen, product_seconds
+from tonnage.estimate.kernels.tiles import candidates, chosen, only_possible, product_seconds
 from tonnage.estimate.kernels.work import KINDS
 
 Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
@@ -55,7 +55,8 @@ def variants(table: WorkTable) -> list[str]:
 def _products(unit: str, kind: str) -> Formula:
     def formula(table: WorkTable, rates: Rates, columns: Columns, cold: Floats) -> Floats:
         tiles = candidates(rates.library, unit, kind)
-        return chosen(product_seconds(table, rates, columns, cold, tiles), columns["choice"])
+        each = product_seconds(table, rates, columns, cold, tiles)
+        return chosen(only_possible(table.depth, tiles, each), columns["choice"])
 
     return formula
 

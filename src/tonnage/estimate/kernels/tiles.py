@@ -104,8 +104,7 @@ def product_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Fl
     grid = Grid.of(table, rates, tiles)
     compute = arithmetic_seconds(table, rates, constants, grid, _column(table.depth))
     memory = _memory_seconds(table, rates, constants, _column(cold), grid)
-    seconds = joined(compute, memory, _column(constants["overlap"])) + split_seconds(constants, rates, tiles)
-    return only_possible(table.depth, tiles, seconds)
+    return joined(compute, memory, _column(constants["overlap"])) + split_seconds(constants, rates, tiles)
 
 
 def arithmetic_seconds(table: WorkTable, rates: Rates, constants: Columns, grid: Grid, depth: Floats) -> Floats:
@@ -157,7 +156,8 @@ def _memory_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Fl
     in_flight = _rows_in_flight(table, rates, grid)
     missed = _squared_share(in_flight * np.minimum(depth, _WINDOW) * size, rates.l2_bytes)
     along = _column(_reads_along_depth(table))
-    pieces = 1 + along * _column(constants["pages"]) * np.log2(1 + depth * size / rates.page_bytes)
+    older = 1.0 if rates.library is Library.PASCAL else 0.4
+    pieces = 1 + along * older * _column(constants["pages"]) * np.log2(1 + depth * size / rates.page_bytes)
     dram = (once + np.maximum(panels - once, 0) * missed) * pieces * cold / rates.stream
     walked = along * panels * _squared_share(in_flight * depth * size, rates.addressed_bytes) / (0.4 * rates.stream)
     cached = panels / (_column(constants["cache"]) * rates.l2_bandwidth)
