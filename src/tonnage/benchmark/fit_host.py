@@ -62,7 +62,8 @@ def _errors(sample: StepSample, device: Floats, model: HostModel) -> Floats:
     """Logarithms of predicted over measured, for the step and its phases."""
     timeline = simulate(model.seconds(sample.step), device, sample.waits())
     predicted = phase_seconds(sample.step, timeline, device)
-    pairs = ((weight, predicted[name], getattr(sample, name)) for name, weight in _WEIGHTS.items())
+    turns = sample.step.turns
+    pairs = ((weight, predicted[name] / turns, getattr(sample, name)) for name, weight in _WEIGHTS.items())
     return np.array(
         [weight * np.log(max(p, 1e-7) / m) for weight, p, m in pairs if m is not None and m > _NEGLIGIBLE_SECONDS]
     )

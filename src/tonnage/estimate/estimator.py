@@ -13,7 +13,7 @@ from tonnage.estimate.memory import Requests, Skeleton, context_bytes
 from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
-from tonnage.estimate.step import last_step
+from tonnage.estimate.step import steady_steps
 from tonnage.estimate.time_estimate import estimate_time
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
@@ -32,7 +32,7 @@ class Estimator:
         self.trace = trace
         self.time_model = time_model
         self.epoch_steps = epoch_steps or trace.origin.epoch_steps
-        self._step = last_step(trace) if time_model is not None else None
+        self._step = steady_steps(trace) if time_model is not None else None
         self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}

@@ -14,6 +14,7 @@ from tonnage.estimate.kernels.work import Rules, Work
 from tonnage.program.trace import D2H, H2D, Event, Operator, Trace
 
 _USUAL_LAUNCHES = 8
+_MOST_TURNS = 32
 _COPIED = ("aten::_to_copy", "aten::copy_")
 
 
@@ -22,6 +23,7 @@ class Step:
     """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step. `kept` tells
     which of the calls that the Trace has for this step are here."""
 
+    turns: int  # of the loop, for which these calls stand together
     kept: npt.NDArray[np.bool_]
     operators: tuple[Operator, ...]
     operator: npt.NDArray[np.int64]
@@ -59,7 +61,19 @@ def last_step(trace: Trace) -> Step:
     return step_of(trace, trace.last_step_calls())
 
 
-def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
+def steady_steps(trace: Trace) -> Step:
+    """All steps but the first together, as a benchmark takes the mean of steps 2 to N + 1; the last ones if there are many.
+    Steps differ: in generation the cache grows, some programs do more in every second step."""
+    ends = np.flatnonzero(trace.event_kind == Event.STEP)
+    if len(ends) < 3:
+        return last_step(trace)
+    first = max(len(ends) - 1 - _MOST_TURNS, 0)
+    span = slice(int(ends[first]), int(ends[-1]))
+    calls = trace.event_subject[span][trace.event_kind[span] == Event.CALL]
+    return step_of(trace, calls, len(ends) - 1 - first)
+
+
+def step_of(trace: Trace, calls: npt.NDArray[np.int32], turns: int = 1) -> Step:
     """A step made of these calls. Copies from the host are seen twice, as a copy and as the operator that asked for it:
     the operator is left out."""
     names = np.array([operator.name for operator in trace.operators] or [""])[trace.call_operator[calls]]
@@ -78,6 +92,7 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
         footprint=_footprint(trace),
         rules=Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32),
         kept=kept,
+        turns=turns,
     )
 
 
@@ -93,10 +108,12 @@ def assemble(
     footprint: float,
     rules: Rules,
     kept: npt.NDArray[np.bool_] | None = None,
+    turns: int = 1,
 ) -> Step:
     """A step from its calls, with the works of its operators."""
     found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
     return Step(
+        turns=turns,
         kept=np.ones(len(operator), dtype=np.bool_) if kept is None else kept,
         operators=operators,
         operator=operator,

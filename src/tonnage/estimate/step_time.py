@@ -45,12 +45,13 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
     device = kernels + _copy_seconds(step, gpu, model.copies)
     waits = np.array([op.name in (H2D, D2H) and copies.waits(op) for op in step.operators], dtype=np.bool_)
     timeline = simulate(_host_seconds(step, model), device, waits[step.operator])
-    busy = float(device.sum())
+    phases = {name: seconds / step.turns for name, seconds in phase_seconds(step, timeline, device).items()}
+    busy = float(device.sum()) / step.turns
     return StepTime(
-        **phase_seconds(step, timeline, device),
-        host_seconds=timeline.host_seconds,
+        **phases,
+        host_seconds=timeline.host_seconds / step.turns,
         busy_seconds=busy,
-        energy_joules=model.energy.step_joules(gpu, timeline.step_seconds, busy, joules),
+        energy_joules=model.energy.step_joules(gpu, phases["step_seconds"], busy, joules / step.turns),
         timeline=timeline,
         device_seconds=device,
     )
