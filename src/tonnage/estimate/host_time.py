@@ -35,6 +35,9 @@ class HostModel:
     launch: float = 10e-6  # a launch beyond the few that most operators need, as in recurrent layers
     backward_start: float = 100e-6  # waking the thread that runs the backward pass
     copy: float = 20e-6
+    own_operator: float = 4e-6  # on tensors of the host itself
+    own_byte: float = 0.3e-9  # that such an operator writes
+    random_number: float = 6e-9
     plan: float = 45e-3  # cuDNN plans attention anew for every shape, as in generation, where the cache grows
     speed: float = 1.0
 
@@ -45,6 +48,8 @@ class HostModel:
         cost = own * factor + extra + step.views * self.view + step.entered * self.entered
         cost = np.where(step.is_copy, self.copy, cost)
         cost += (step.listed * self.listed + step.more_launches * self.launch)[step.operator]
+        cost += step.host_operators * self.own_operator + step.host_bytes * self.own_byte
+        cost += step.host_random * self.random_number
         cost[_first_of_backward(step.phase)] += self.backward_start
         cost[_first_of_new_plan(step)] += self.plan
         return np.asarray(cost / self.speed)

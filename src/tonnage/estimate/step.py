@@ -31,6 +31,9 @@ class Step:
     module: npt.NDArray[np.int32]
     views: npt.NDArray[np.int32]
     entered: npt.NDArray[np.int32]
+    host_operators: npt.NDArray[np.int32]  # since the call before, as are the next two
+    host_bytes: npt.NDArray[np.int64]
+    host_random: npt.NDArray[np.int64]
     is_copy: npt.NDArray[np.bool_]
     is_new: npt.NDArray[np.bool_]  # by operator: never called before this step
     listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
@@ -88,6 +91,9 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32], turns: int = 1) -> Step:
         module=trace.call_module[calls],
         views=trace.call_views[calls],
         entered=trace.call_entered[calls],
+        host_operators=trace.call_host_operators[calls],
+        host_bytes=trace.call_host_bytes[calls],
+        host_random=trace.call_host_random[calls],
         is_new=_is_new(trace, calls, distinct),
         footprint=_footprint(trace),
         rules=Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32),
@@ -104,6 +110,9 @@ def assemble(
     module: npt.NDArray[np.int32],
     views: npt.NDArray[np.int32],
     entered: npt.NDArray[np.int32],
+    host_operators: npt.NDArray[np.int32] | None = None,
+    host_bytes: npt.NDArray[np.int64] | None = None,
+    host_random: npt.NDArray[np.int64] | None = None,
     is_new: npt.NDArray[np.bool_],
     footprint: float,
     rules: Rules,
@@ -121,6 +130,9 @@ def assemble(
         module=module,
         views=views,
         entered=entered,
+        host_operators=np.zeros(len(operator), np.int32) if host_operators is None else host_operators,
+        host_bytes=np.zeros(len(operator), np.int64) if host_bytes is None else host_bytes,
+        host_random=np.zeros(len(operator), np.int64) if host_random is None else host_random,
         is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
         is_new=is_new,
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
