@@ -30,6 +30,7 @@ class StepTime:
     energy_joules: float
     timeline: Timeline
     device_seconds: Floats  # of each call
+    launch_seconds: Floats  # of the host, for each call
 
     @property
     def power_watts(self) -> float:
@@ -44,7 +45,8 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
     kernels *= model.energy.capped_share(gpu, float(kernels.sum()), joules)
     device = kernels + _copy_seconds(step, gpu, model.copies)
     waits = np.array([op.name in (H2D, D2H) and copies.waits(op) for op in step.operators], dtype=np.bool_)
-    timeline = simulate(_host_seconds(step, model), device, waits[step.operator])
+    launches = _host_seconds(step, model)
+    timeline = simulate(launches, device, waits[step.operator])
     busy = float(device.sum())
     return StepTime(
         **phase_seconds(step, timeline, device),
@@ -53,6 +55,7 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
         energy_joules=model.energy.step_joules(gpu, timeline.step_seconds, busy, joules),
         timeline=timeline,
         device_seconds=device,
+        launch_seconds=launches,
     )
 
 
