@@ -26,7 +26,7 @@ from tonnage.estimate.page_charts import (
 from tonnage.estimate.page_compare import compare_section
 from tonnage.estimate.page_flame import flame_section
 from tonnage.estimate.page_gpus import distance_to_limit, gpu_section, gpu_table
-from tonnage.estimate.page_summary import facts, reference_of, step_line, summarize
+from tonnage.estimate.page_summary import facts, reference_of, shortest_step, step_line, summarize, summarize_memory
 from tonnage.estimate.page_text import escape, name_of, percent, words
 from tonnage.estimate.page_time import timeline_section
 from tonnage.units import format_bytes
@@ -157,15 +157,18 @@ def _sweep_section(report: Report) -> str:
     """The same program at other batch sizes, where they were asked for."""
     if not report.sweep:
         return ""
+    timed = any(shortest_step(other) for other in report.sweep)
+    head = '<th scope="col" class="text">shortest step</th>' if timed else ""
     rows = "".join(
         f'<tr><th scope="row">{"–" if other.batch is None else f"{other.batch:,}"}</th>'
-        f'<td class="text">{summarize(other)}</td></tr>'
+        f'<td class="text">{summarize_memory(other)}</td>'
+        f"{f'<td class=text>{shortest_step(other)}</td>' if timed else ''}</tr>"
         for other in report.sweep
     )
     return (
         '<section aria-labelledby="batches"><h2 id="batches">Other batch sizes</h2><table class="sweep"><thead><tr>'
-        f'<th scope="col">batch</th><th scope="col" class="text">answer</th></tr></thead><tbody>{rows}</tbody></table>'
-        "</section>"
+        f'<th scope="col">batch</th><th scope="col" class="text">answer</th>{head}</tr></thead><tbody>{rows}</tbody>'
+        "</table></section>"
     )
 
 

@@ -46,7 +46,8 @@ class Column:
         text, key = self.content(estimate)
         # What is not known comes last.
         number = "" if key is None else f' data-sort="{min(key, 1e300):.9g}"'
-        return f'<td role="cell" class="{self.kind}"{number}>{text}</td>'
+        kind = self.kind if text != NOTHING[0] else f"{self.kind} unknown"
+        return f'<td role="cell" class="{kind}"{number}>{text}</td>'
 
 
 def columns_of(estimates: Sequence[Estimate]) -> list[Column]:

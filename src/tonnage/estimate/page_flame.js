@@ -62,7 +62,7 @@
     const wanted = find.value.trim().toLowerCase();
     let total = 0, count = 0;
     boxes.forEach((box) => {
-      const match = wanted !== "" && !box.hidden && nameOf(box).toLowerCase().includes(wanted);
+      const match = wanted !== "" && timeOf(box) > 0 && nameOf(box).toLowerCase().includes(wanted);
       box.classList.toggle("match", match);
       if (!match) return;
       count += 1;

@@ -26,6 +26,10 @@ from tonnage.units import format_bytes, format_usd
 
 def summarize(report: Report) -> str:
     """The answer in words: on how many GPUs the program fits, on which smallest one, and how long a step takes."""
+    return summarize_memory(report) + _speed([estimate for estimate in report.estimates if estimate.fits])
+
+
+def summarize_memory(report: Report) -> str:
     estimates = report.estimates
     if not estimates:
         return "No GPU was asked for."
@@ -39,8 +43,7 @@ def summarize(report: Report) -> str:
     )
     if len(estimates) == 1:
         where = f"<strong>Fits on {_title(smallest)}:</strong>"
-    memory = f"{where} {_need(report, smallest)} of its {format_bytes(smallest.usable_bytes)} of usable memory."
-    return memory + _speed(fitting)
+    return f"{where} {_need(report, smallest)} of its {format_bytes(smallest.usable_bytes)} of usable memory."
 
 
 def _fits_nowhere(report: Report) -> str:
@@ -65,12 +68,23 @@ def _title(estimate: Estimate) -> str:
     return name_of(title_of(estimate))
 
 
+def _timed(fitting: Sequence[Estimate]) -> list[tuple[Estimate, TimeEstimate]]:
+    """Those with a time, the fastest first."""
+    timed = [(e, e.time) for e in fitting if e.time is not None and e.time.step_seconds.value > 0]
+    return sorted(timed, key=lambda pair: pair[1].step_seconds.value)
+
+
+def shortest_step(report: Report) -> str:
+    timed = _timed([estimate for estimate in report.estimates if estimate.fits])
+    return f"<b>{duration(timed[0][1].step_seconds.value)}</b> on {_title(timed[0][0])}" if timed else ""
+
+
 def _speed(fitting: Sequence[Estimate]) -> str:
     """The shortest step, and the cheapest one where prices are known."""
-    timed = [(e, e.time) for e in fitting if e.time is not None and e.time.step_seconds.value > 0]
+    timed = _timed(fitting)
     if not timed:
         return ""
-    fastest, time = min(timed, key=lambda pair: pair[1].step_seconds.value)
+    fastest, time = timed[0]
     took = f"<strong>{duration(time.step_seconds.value)}</strong> ({duration_range(time.step_seconds)})"
     if len(fitting) == 1:
         return f" A step takes {took}; {WAITS.get(time.bound_by, 'what bounds it is not known')}."

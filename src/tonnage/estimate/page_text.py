@@ -66,7 +66,7 @@ def duration_range(interval: Interval) -> str:
 
 
 def watts(interval: Interval) -> str:
-    return f"{interval.value:.0f} W"
+    return f"{interval.value:,.0f} W"
 
 
 def joules(interval: Interval) -> str:

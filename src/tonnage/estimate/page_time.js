@@ -30,7 +30,11 @@
     const size = Math.min(1, Math.max(end - begin, LEAST));
     from = Math.min(Math.max((begin + end - size) / 2, 0), 1 - size);
     to = from + size;
-    tracks.forEach((track) => track.querySelector("svg").setAttribute("viewBox", `${from * width} 0 ${size * width} 1`));
+    tracks.forEach((track, lane) => {
+      track.querySelector("svg").setAttribute("viewBox", `${from * width} 0 ${size * width} 1`);
+      // Lines between calls, once there is room for them.
+      track.classList.toggle("close", track.clientWidth > 5 * size * lanes[lane].length);
+    });
     timeline.dataset.shown = `${from.toFixed(4)} ${to.toFixed(4)}`;
     drawAxis();
     clear();
