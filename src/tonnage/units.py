@@ -21,13 +21,33 @@ def format_bytes(count: float) -> str:
 def format_seconds(seconds: float) -> str:
     """A duration in the unit that suits it, with three digits: `12.3 ms`, `4.05 s`, `2 h 05 min`."""
     if seconds < 1e-3:
-        return f"{seconds * 1e6:.3g} us"
+        return f"{_three_digits(seconds * 1e6)} us"
     if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
+        return f"{_three_digits(seconds * 1e3)} ms"
     if seconds < 120:
-        return f"{seconds:.3g} s"
+        return f"{_three_digits(seconds)} s"
     minutes = round(seconds / 60)
     if minutes < 120:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+def format_joules(joules: float) -> str:
+    """`1234.0` as `1.23 kJ`."""
+    for unit in ("J", "kJ", "MJ"):
+        if joules < 999.5 or unit == "MJ":
+            break
+        joules /= 1000
+    return f"{_three_digits(joules)} {unit}"
+
+
+def format_usd(dollars: float) -> str:
+    """Cents for what costs more than a few of them: `$12.50`, `$0.0213`, `$1,250`."""
+    if dollars >= 100:
+        return f"${dollars:,.0f}"
+    return f"${dollars:.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.3g}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"  # never 1e+03

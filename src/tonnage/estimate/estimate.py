@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tonnage.estimate.step_view import StepView
 
 _COPIES = {"tonnage::h2d": "copy to the GPU", "tonnage::d2h": "copy to the host"}
 
@@ -149,6 +152,7 @@ class Report:
     epoch_steps: int = 0  # of one GPU; 0 where nobody knows
     estimates: tuple[Estimate, ...]
     curve: MemoryCurve | None = None
+    step: StepView | None = None  # on the GPU of the curve
     sweep: tuple[Report, ...] = ()
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,9 @@ from tonnage.estimate.memory import Requests, Skeleton, context_bytes
 from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
-from tonnage.estimate.step import steady_steps
+from tonnage.estimate.step import last_step, steady_steps
+from tonnage.estimate.step_time import time_step
+from tonnage.estimate.step_view import StepView, view_step
 from tonnage.estimate.time_estimate import estimate_time
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
@@ -86,6 +88,13 @@ class Estimator:
             return None
         return estimate_time(self._step, gpu, self.time_model, epoch_steps=self.epoch_steps)
 
+    def step_view(self, gpu: Gpu) -> StepView | None:
+        """The step on one GPU, to look at."""
+        if self.time_model is None:
+            return None
+        step = last_step(self.trace)
+        return view_step(step, time_step(step, gpu, self.time_model), self.trace.modules, gpu.name)
+
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
         if key not in self._doubts:
@@ -143,8 +152,10 @@ def estimate_trace(
     counts: Sequence[int] = (1,),
     parallel: ParallelOptions | None = None,
 ) -> Report:
-    """The report on a program for some GPUs; without a time model it is about memory alone."""
+    """The report on a program for some GPUs; without a time model it is about memory alone. `curve` is whether
+    it holds what charts need: memory over time and the time-line of a step, for one of the GPUs."""
     estimator = Estimator(trace, time_model, epoch_steps)
+    shown = _most_telling(gpus) if curve and gpus else None
     origin = trace.origin
     return Report(
         program=origin.program,
@@ -154,7 +165,8 @@ def estimate_trace(
         parameter_count=origin.parameter_count,
         epoch_steps=estimator.epoch_steps,
         estimates=tuple(estimator.several(gpus, counts, parallel or ParallelOptions())),
-        curve=estimator.curve(_most_telling(gpus)) if curve and gpus else None,
+        curve=estimator.curve(shown) if shown else None,
+        step=estimator.step_view(shown) if shown else None,
         warnings=origin.warnings,
         details={"torch_version": origin.torch_version, "kind": origin.kind},
     )

@@ -69,12 +69,11 @@
       event.preventDefault();
       show(moves[event.key], true);
     });
-    all(".scripted").forEach((element) => { element.hidden = false; });
     show(peak, false);
   }
 
   function treemap() {
-    const tiles = all(".tile"), readout = one(".readout");
+    const tiles = all(".tile"), readout = one(".treemap ~ .readout");
     if (!readout) return;
     const idle = "Point at a box, or focus one and use the arrow keys, to read it.";
     readout.hidden = false;
@@ -136,14 +135,32 @@
       shown.textContent = `${count} of ${rows.length} shown`;
     };
     input.addEventListener("input", apply);
-    one(".tools").hidden = false;
+    input.closest(".tools").hidden = false;
     apply();
   }
 
+  function choosing() {
+    const select = one("#quantity"), of = one("#of-gpu"), charts = all(".compared");
+    if (select) {
+      const show = () => charts.forEach((chart) => { chart.hidden = chart.dataset.quantity !== select.value; });
+      select.addEventListener("change", show);
+      show();
+    }
+    if (of) {
+      of.addEventListener("change", () => {
+        all(".speeds g").forEach((line) => line.classList.toggle("chosen", line.dataset.gpu === of.value));
+        one("#gpu-chosen").textContent = of.selectedOptions[0].textContent;
+        one(".speeds").append(one(".speeds .chosen"));
+      });
+    }
+  }
+
   const table = one(".gpus");
+  all(".scripted").forEach((element) => { element.hidden = false; });
   themeButton();
   chart();
   treemap();
+  choosing();
   sorting(table);
   if (table.tBodies[0].rows.length > 1) filtering(table);
 })();

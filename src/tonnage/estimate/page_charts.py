@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from math import ceil, log2
 
 from tonnage.estimate.estimate import Estimate, MemoryCurve, PeakTensor, operation
+from tonnage.estimate.page_text import escape, percent, script_json, words
 from tonnage.units import format_bytes
 
 # From the bottom of the stack to its top: what stays for the whole run comes first, so that the upper bands stand on
@@ -21,25 +19,7 @@ STACK = (
 PHASES = ("setup", "forward", "backward", "optimizer", "copy")
 HEIGHT = 2000  # of the stacked chart's coordinates; its width is the number of points
 WIDE, NARROW = (1000.0, 400.0), (360.0, 520.0)  # shapes for which the treemap is laid out
-# Controls, halves of characters, and marks that would turn the direction of the text after them.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
-
 Box = tuple[float, float, float, float]  # left, top, width, height
-
-
-def escape(text: object) -> str:
-    """Text of the user's as it may stand in an element or in a quoted attribute."""
-    return html.escape(_UNPRINTABLE.sub("\ufffd", str(text)))
-
-
-def script_json(value: object) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def words(name: str) -> str:
-    return escape(name.replace("_", " "))
 
 
 def category_class(name: str) -> str:
@@ -48,10 +28,6 @@ def category_class(name: str) -> str:
 
 def stack_order(names: Mapping[str, object]) -> list[str]:
     return [name for name in STACK if name in names] + [name for name in names if name not in STACK]
-
-
-def percent(part: float, whole: float, digits: int = 1) -> str:
-    return f"{100 * part / whole:.{digits}f} %" if whole else "0 %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ class StepTime:
     energy_joules: float
     timeline: Timeline
     device_seconds: Floats  # of each call
+    launch_seconds: Floats  # of the host, for each call
 
     @property
     def power_watts(self) -> float:
@@ -44,7 +45,8 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
     kernels *= model.energy.capped_share(gpu, float(kernels.sum()), joules)
     device = kernels + _copy_seconds(step, gpu, model.copies)
     waits = np.array([op.name in (H2D, D2H) and copies.waits(op) for op in step.operators], dtype=np.bool_)
-    timeline = simulate(_host_seconds(step, model), device, waits[step.operator])
+    launches = _host_seconds(step, model)
+    timeline = simulate(launches, device, waits[step.operator])
     phases = {name: seconds / step.turns for name, seconds in phase_seconds(step, timeline, device).items()}
     busy = float(device.sum()) / step.turns
     return StepTime(
@@ -54,6 +56,7 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
         energy_joules=model.energy.step_joules(gpu, phases["step_seconds"], busy, joules / step.turns),
         timeline=timeline,
         device_seconds=device,
+        launch_seconds=launches,
     )
 
 
