@@ -27,6 +27,7 @@ NODE = {
     "simt": {"Pascal": 0.67, "Volta": 0.58, "Turing": 0.66, "Ampere": 0.42, "Ada Lovelace": 0.27, "Hopper": 0.27},
     "half": {"Volta": 1.0, "Turing": 1.0, "Ampere": 0.44, "Ada Lovelace": 0.52, "Hopper": 0.41},
 }  # fmt: skip
+Kernels = Sequence[Library | Tiles]  # the kernels to expect on a GPU: the mean of several guesses
 FAMILY_DECAY = 0.7  # rows of a library one generation away count exp(-0.7)
 
 
@@ -85,12 +86,12 @@ def start(operator: str) -> Setting:
 # -- seconds -----------------------------------------------------------------------------------------------------------------
 
 
-def device_seconds(rows: Measured, setting: Setting, libraries: Sequence[Library] | None = None, *, known_tiles: bool = False) -> Floats:
+def device_seconds(rows: Measured, setting: Setting, libraries: Kernels | None = None, *, known_tiles: bool = False) -> Floats:
     """Seconds on the device, capped. `libraries`: whose kernels to expect, where the GPU's own have not been seen."""
     name = class_of(rows.operator)
     constants = Constants(kinds={name: setting.constants})
     columns = constants.columns(np.full(len(rows), CLASSES.index(name)), rows.rates.library)
-    cold = cold_share(rows.table, rows.rates, constants.resident)
+    cold = repeated_share(rows) if rows.has_host else cold_share(rows.table, rows.rates, constants.resident)
     if rows.operator in ("linear", "bmm", "bf16"):
         if known_tiles and rows.tiles is not None:
             busy = _capped_products(rows, setting, columns, cold, rows.tiles)[:, 0]
@@ -105,10 +106,23 @@ def device_seconds(rows: Measured, setting: Setting, libraries: Sequence[Library
     return np.asarray(setting.scale * (busy + launch))
 
 
-def _tile_sets(rows: Measured, libraries: Sequence[Library] | None) -> list[Tiles]:
+def repeated_share(rows: Measured) -> Floats:
+    """Share of bytes that memory delivers when a call is repeated: nothing if all that the benchmark touches stays cached."""
+    size = (rows.table.footprint / (0.9 * rows.rates.l2_bytes)) ** 4
+    return np.asarray(size / (1 + size))
+
+
+def _tile_sets(rows: Measured, libraries: Kernels | None) -> list[Tiles]:
     unit = "half" if rows.operator == "bf16" else "simt"
     kind = "batched" if rows.operator == "bmm" else "plain"
-    return [candidates(library, unit, kind) for library in libraries or [rows.rates.library]]
+    wanted = libraries or [rows.rates.library]
+    return [candidates(library, unit, kind) if isinstance(library, Library) else library for library in wanted]
+
+
+def single_tiles() -> list[Tiles]:
+    """A library that has but one kernel: what else could a GPU run whose library nobody has seen?"""
+    shapes = ((128, 128), (64, 128), (64, 64))
+    return [Tiles(*(np.full((1, 1), float(value)) for value in (*shape, 1, 1))) for shape in shapes]
 
 
 def _capped_products(rows: Measured, setting: Setting, columns, cold: Floats, tiles: Tiles) -> Floats:
@@ -184,9 +198,9 @@ def typical(hosts: Sequence[Host]) -> Host:
 # -- fits --------------------------------------------------------------------------------------------------------------------
 
 
-def fit(groups: Sequence[tuple[Measured, Host, float]], begin: Setting, *, known_tiles: bool, prior: float = 0.015, most: int = 20, libraries=None) -> Setting:
+def fit(groups: Sequence[tuple[Measured, Host, float]], begin: Setting, *, known_tiles: bool, prior: float = 0.015, most: int = 20, libraries=None, names: tuple[str, ...] = ()) -> Setting:
     """Groups are rows, their host and how much they count."""
-    names = fitted_names(groups[0][0].operator)
+    names = names or fitted_names(groups[0][0].operator)
     centre = np.array([encode(name, begin.value(name)) for name in names])
 
     def residuals(values: Floats) -> Floats:
@@ -219,10 +233,7 @@ def libraries_for(target: Library, seen: Sequence[Library], operator: str) -> li
     """The kernels to expect: the GPU's own where another GPU of its generation was seen, else those of its neighbours."""
     if operator == "linear":
         return [target if (target == Library.PASCAL) == (Library.PASCAL in seen and target == Library.PASCAL) else Library.VOLTA]
-    if target in seen:
-        return [target]
-    near = min(abs(library - target) for library in seen)
-    return sorted({library for library in seen if abs(library - target) == near})
+    return [target] if target in seen else sorted(set(seen))
 
 
 # -- a few points of the GPU itself ----------------------------------------------------------------------------------------------
@@ -234,7 +245,7 @@ class Calibration:
 
     setting: Setting
     host: Host
-    libraries: list[Library] | None
+    libraries: Kernels | None
 
 
 def calibrate(points: Measured, setting: Setting, host: Host, spread: Floats, libraries, hypotheses: Sequence, noise: float = 0.1) -> Calibration:

@@ -20,7 +20,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "overlap": (0.02, 1.0), "tile_overhead": (0.5, 100.0), "depth_overhead": (2.0, 800.0), "warp_overhead": (0.05, 6.0),
     "tail": (0.05, 1.0), "split_cycles": (500.0, 60000.0), "choice": (0.02, 0.6), "writes": (0.8, 4.0),
     "pages": (0.005, 2.0), "odd": (0.01, 2.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
-    "conversion": (0.05, 3.0), "step_cycles": (2.0, 60000.0), "row_cycles": (0.001, 3.0),
+    "conversion": (0.05, 3.0), "step_cycles": (2.0, 60000.0), "row_cycles": (0.001, 3.0), "again": (0.02, 4.0),
 }  # fmt: skip
 _TILE = (
     "arithmetic", "tile_overhead", "depth_overhead", "warp_overhead", "tail", "split_cycles", "overlap", "bandwidth",
@@ -50,7 +50,9 @@ def fields_of(name: str) -> tuple[str, ...]:
         return ("arithmetic", "bandwidth", "cache", "launch_cycles", "step_cycles")
     if kind in ("reduction", "window"):
         return (*_FLOW, "step_cycles")
-    if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter"):
+    if "normalisation" in kind or kind == "softmax":
+        return (*_FLOW, "row_cycles", "step_cycles", "odd", "again")
+    if kind in ("sort", "gather", "scatter"):
         return (*_FLOW, "row_cycles", "step_cycles", "odd")
     return _FLOW
 

@@ -43,6 +43,7 @@ class KindConstants:
     conversion: float = 1.0  # passes over images that have to be brought into another order
     # chains of dependent work
     step_cycles: float = 400.0  # of one step that waits for the last
+    again: float = 0.5  # passes over rows that are needed twice, where caches do not hold them
     row_cycles: float = 0.05  # of one value of a long row that only one SM works on
 
 

@@ -14,6 +14,9 @@ from tonnage.estimate.kernels.work import KINDS
 _BY_ROWS = tuple(
     index for index, kind in enumerate(KINDS) if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
 )
+_NORMALISED = tuple(index for index, kind in enumerate(KINDS) if "normalisation" in kind)
+_SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that one warp keeps in its registers
+_SOFTMAX_ROWS, _NORMALISED_ROWS = 6.0, 16.0  # in flight on an SM, by the size of PyTorch's blocks
 _REDUCTION, _WINDOW = KINDS.index("reduction"), KINDS.index("window")
 
 
@@ -37,10 +40,20 @@ def _missed(size: Floats, held: float) -> Floats:
 
 def stream_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:
     """Bytes at the rate of the memory and of the cache; long rows of which there are few at the rate of single SMs."""
-    memory = table.bytes * cold / (rates.stream * constants["bandwidth"])
-    cached = table.bytes / (rates.l2_bandwidth * constants["cache"])
+    moved = table.bytes + constants["again"] * table.read_bytes * _read_again(table, rates)
+    memory = moved * cold / (rates.stream * constants["bandwidth"])
+    cached = moved / (rates.l2_bandwidth * constants["cache"])
     chain = _chain_cycles(table, rates, constants) / rates.clock
     return joined(joined(memory, cached, constants["overlap"]), chain, constants["overlap"])
+
+
+def _read_again(table: WorkTable, rates: Rates) -> Floats:
+    """Rows are read once for their sum (or maximum) and again for the result: from memory where the rows in flight do not
+    fit the caches. The softmax of short rows keeps them in registers."""
+    in_flight = np.minimum(np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0))
+    missed = _missed(in_flight * table.depth * table.itemsize, rates.l2_bytes / rates.sms + rates.l1_bytes)
+    twice = np.isin(table.kind, _NORMALISED) | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
+    return np.asarray(twice * missed)
 
 
 def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:

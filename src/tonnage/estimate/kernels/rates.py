@@ -31,6 +31,9 @@ class Library(IntEnum):
         return cls.PASCAL if major < 7 else cls.VOLTA if major < 8 else cls.AMPERE if major < 9 else cls.HOPPER
 
 
+_L1_BYTES = {Library.PASCAL: 1e3, Library.VOLTA: 64e3, Library.AMPERE: 128e3, Library.HOPPER: 128e3}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Rates per second, at the boost clock."""
@@ -43,6 +46,7 @@ class Rates:
     sms: float
     clock: float
     library: Library = Library.HOPPER
+    l1_bytes: float = 128e3  # of one SM
     page_bytes: float = 16384.0  # pieces shorter than this waste some of the bandwidth
     addressed_bytes: float = 1.5e9
 
@@ -64,6 +68,7 @@ class Rates:
             sms=float(gpu.sms),
             clock=clock,
             library=library,
+            l1_bytes=_L1_BYTES[library],
             page_bytes=16384.0 if stacked else 2048.0,  # HBM has about eight times the banks of a GDDR board
             addressed_bytes=_ADDRESSED[min(library, 1)],
         )

@@ -36,6 +36,7 @@ _TENSOR_TILES = (
 _CONVOLUTION_TILES = ((128, 128, 1), (128, 64, 1), (128, 32, 1))
 _SCHEDULERS = 4  # of an SM: with fewer warps some have nothing to do
 _MOST_WARPS = 16.0
+_PERSISTENT_TAIL = 0.25  # Hopper's kernels stay on their SMs and share out what is left: so much of the tail remains
 _WINDOW = 256.0  # depth that tiles which run at once read at about the same time
 
 
@@ -110,7 +111,8 @@ def product_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Fl
 def arithmetic_seconds(table: WorkTable, rates: Rates, constants: Columns, grid: Grid, depth: Floats) -> Floats:
     """The SM with most tiles, at the efficiency of its tile and of the warps that hide its latency."""
     tiles = grid.tiles
-    lost = _column(constants["tail"]) * (np.ceil(grid.waves) - grid.waves)
+    persistent = _PERSISTENT_TAIL if tiles.tensor and rates.library is Library.HOPPER else 1.0
+    lost = persistent * _column(constants["tail"]) * (np.ceil(grid.waves) - grid.waves)
     load = np.where(grid.waves <= 1, 1.0, grid.waves + lost)
     peak = _column(rates.operations[table.arithmetic])
     work = 2.0 * tiles.rows * tiles.columns * (np.ceil(depth / tiles.split / 8) * 8 + _column(constants["depth_overhead"]))
@@ -155,7 +157,8 @@ def _memory_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Fl
     panels = size * grid.across * grid.down * batch * (tiles.rows + tiles.columns) * depth
     in_flight = _rows_in_flight(table, rates, grid)
     missed = _squared_share(in_flight * np.minimum(depth, _WINDOW) * size, rates.l2_bytes)
-    along = _column(_reads_along_depth(table))
+    # Kernels for tensor cores load whole lines whatever the order; the others fetch such rows in short pieces.
+    along = _column(np.zeros(len(table)) if tiles.tensor else _reads_along_depth(table))
     older = 1.0 if rates.library is Library.PASCAL else 0.4
     pieces = 1 + along * older * _column(constants["pages"]) * np.log2(1 + depth * size / rates.page_bytes)
     dram = (once + np.maximum(panels - once, 0) * missed) * pieces * cold / rates.stream
