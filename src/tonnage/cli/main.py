@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from tonnage import __version__
+from tonnage.cli.accuracy import accuracy_command
 from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
+from tonnage.cli.fit import fit_command
 from tonnage.cli.gpus import gpus_command
 from tonnage.cli.recommend import recommend_command
 from tonnage.errors import TonnageError
@@ -29,6 +31,8 @@ app = typer.Typer(
 )
 app.command("estimate")(estimate_command)
 app.command("recommend")(recommend_command)
+app.command("fit")(fit_command)
+app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)
 app.command("doctor")(doctor_command)
 
