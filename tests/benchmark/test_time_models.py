@@ -83,7 +83,7 @@ def test_ones_own_model_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert current_model() is shipped_model()
 
 
-def test_without_the_variable_it_lies_in_the_users_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_variable_it_lies_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TONNAGE_TIME_MODEL", raising=False)
     assert own_model_path().name == "time-model.json.gz"
     assert "tonnage" in own_model_path().parts

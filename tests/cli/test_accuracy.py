@@ -13,7 +13,6 @@ from tonnage.cli.accuracy import _print as print_scores
 from tonnage.cli.main import app
 from tonnage.errors import NotFound, TonnageError
 
-
 pytestmark = pytest.mark.slow
 
 

@@ -85,34 +85,37 @@ def test_a_damaged_model_is_replaced(database: Path, own: Path) -> None:
 # -- databases that do not do ---------------------------------------------------------------------------------------------
 
 
-def test_no_database_is_not_found(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_no_database_is_not_found(tmp_path: Path) -> None:
     raised = error("--database", tmp_path / "none.db")
     assert isinstance(raised, NotFound)
     assert "tonnage bench run" in raised.hint
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "words.db"
     path.write_text("these are words, and many of them" * 100)
     assert isinstance(error("--database", path), UsageError)
     assert path.read_text().startswith("these are words")
 
 
-def test_half_a_database_is_refused(database: Path, tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_half_a_database_is_refused(database: Path, tmp_path: Path) -> None:
     path = tmp_path / "half.db"
     path.write_bytes(database.read_bytes()[: database.stat().st_size // 2])
     assert isinstance(error("--database", path), UsageError)
 
 
-def test_the_database_may_be_named_by_the_environment(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("own")
+def test_the_database_may_be_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TONNAGE_DATABASE", str(tmp_path / "named.db"))
     assert "named.db" in error().message
 
 
-def test_an_empty_database_says_what_is_needed(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_an_empty_database_says_what_is_needed(tmp_path: Path) -> None:
     with open_database(tmp_path / "new.db"):
         pass
     raised = error("--database", tmp_path / "new.db")
@@ -120,15 +123,18 @@ def test_an_empty_database_says_what_is_needed(tmp_path: Path, own: Path) -> Non
     assert (raised.exit_code, raised.hint) == (1, "measure more: tonnage bench run")
 
 
-def test_few_rows_are_too_few(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_few_rows_are_too_few(tmp_path: Path) -> None:
     assert "a fit needs at least 20" in error("--database", make_database(tmp_path / "few.db", 5)).message
 
 
-def test_few_kernels_are_too_few(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_few_kernels_are_too_few(tmp_path: Path) -> None:
     raised = error("--database", make_database(tmp_path / "few.db", 25))
     assert "a kernel model needs at least 200" in raised.message
 
 
-def test_rows_of_a_gpu_that_nobody_knows_do_not_count(tmp_path: Path, own: Path) -> None:
+@pytest.mark.usefixtures("own")
+def test_rows_of_a_gpu_that_nobody_knows_do_not_count(tmp_path: Path) -> None:
     path = make_database(tmp_path / "strange.db", 25, Environment(device="cuda", gpu="Warp 9"))
     assert "holds 0 measurements with kernels of GPUs in the catalogue" in error("--database", path).message

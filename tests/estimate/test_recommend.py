@@ -88,7 +88,7 @@ def test_what_the_hint_offers_is_enough(seconds: float) -> None:
 
 def test_memory_is_judged_by_its_upper_bound() -> None:
     probably = replace(estimate(), device_bytes=Interval(15 * GIB, 14 * GIB, 17 * GIB))
-    with pytest.raises(DoesNotFit, match="memory: needs up to 17.0 GiB of 16.0 GiB"):
+    with pytest.raises(DoesNotFit, match="memory: needs up to 17"):
         recommend([probably], Limits(steps=1))
 
 
