@@ -63,7 +63,7 @@ def _require(found: int) -> None:
         )
 
 
-# -- cross-validation -------------------------------------------------------------------------------------------------------
+# -- cross-validation -----------------------------------------------------------------------------------------------------
 
 
 def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants | None = None) -> list[KindError]:
@@ -71,7 +71,7 @@ def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants |
     fold = _folds([sample.key for sample in samples], folds)
     predicted = np.zeros(len(samples))
     for number in range(folds):
-        held = np.flatnonzero(fold == number)
+        held = np.flatnonzero(fold == number).tolist()
         model = fit_kernels((s for s, f in zip(samples, fold, strict=True) if f != number), start)
         predicted[held] = _predict(model, [samples[index] for index in held])
     return errors_by_kind(samples, predicted)
@@ -103,7 +103,7 @@ def _predict(model: KernelModel, samples: Sequence[Sample]) -> Floats:
     predicted = np.zeros(len(samples))
     names = np.array([sample.gpu for sample in samples])
     for name in sorted(set(names)):
-        chosen = np.flatnonzero(names == name)
+        chosen = np.flatnonzero(names == name).tolist()
         gpu = find_gpu(str(name))
         rows = Rows.of([samples[index] for index in chosen], Rates.of(gpu))
         predicted[chosen] = model.seconds(rows.table, gpu)
@@ -130,7 +130,7 @@ def _error(kind: str, error: Floats, measured: Floats) -> KindError:
     )  # fmt: skip
 
 
-# -- a GPU with few samples of its own ----------------------------------------------------------------------------------------
+# -- a GPU with few samples of its own ------------------------------------------------------------------------------------
 
 
 def calibrate(model: KernelModel, samples: Sequence[Sample], gpu: Gpu, **options: float) -> KernelModel:

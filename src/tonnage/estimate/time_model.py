@@ -11,8 +11,8 @@ from tonnage.estimate.copies import CopyModel
 from tonnage.estimate.energy import EnergyModel
 from tonnage.estimate.estimate import Interval
 from tonnage.estimate.host_time import HostModel
-from tonnage.estimate.kernels.model import KernelModel
 from tonnage.estimate.kernels.constants import Constants
+from tonnage.estimate.kernels.model import KernelModel
 
 VERSION = 1
 # Bounds for a quantity that nobody has measured often enough: a factor of three either way.

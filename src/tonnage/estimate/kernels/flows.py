@@ -12,7 +12,9 @@ from tonnage.estimate.kernels.work import KINDS
 
 # One SM, or a part of it, works on a row at a time; on reductions see `_reduction_steps`.
 _BY_ROWS = tuple(
-    index for index, kind in enumerate(KINDS) if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
+    index
+    for index, kind in enumerate(KINDS)
+    if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
 )
 _NORMALISED = tuple(index for index, kind in enumerate(KINDS) if "normalisation" in kind)
 _SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that one warp keeps in its registers
@@ -50,7 +52,9 @@ def stream_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Flo
 def _read_again(table: WorkTable, rates: Rates) -> Floats:
     """Rows are read once for their sum (or maximum) and again for the result: from memory where the rows in flight do not
     fit the caches. The softmax of short rows keeps them in registers."""
-    in_flight = np.minimum(np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0))
+    in_flight = np.minimum(
+        np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0)
+    )
     missed = _missed(in_flight * table.depth * table.itemsize, rates.l2_bytes / rates.sms + rates.l1_bytes)
     twice = np.isin(table.kind, _NORMALISED) | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
     return np.asarray(twice * missed)
@@ -60,7 +64,9 @@ def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
     """Cycles of what cannot be done at once, however large the GPU is."""
     rows = np.ceil(table.rows / rates.sms) * (constants["step_cycles"] + table.depth * constants["row_cycles"])
     uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
-    steps = np.where(table.kind == _REDUCTION, _reduction_steps(table), np.where(table.kind == _WINDOW, table.groups, 0.0))
+    steps = np.where(
+        table.kind == _REDUCTION, _reduction_steps(table), np.where(table.kind == _WINDOW, table.groups, 0.0)
+    )
     return np.asarray(np.where(np.isin(table.kind, _BY_ROWS), rows * uneven, steps * constants["step_cycles"]))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tonnage.estimate.kernels.chains import attention_seconds, recurrent_seconds
-from tonnage.estimate.kernels.constants import CLASSES, Columns, Constants, classes_of
+from tonnage.estimate.kernels.constants import CLASSES, UNITS, Columns, Constants, classes_of
 from tonnage.estimate.kernels.flows import cold_share, depthwise_seconds, stream_seconds
 from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
@@ -41,7 +41,9 @@ def name_factors(table: WorkTable, constants: Constants) -> Floats:
     names = constants.names
     if not names:
         return np.ones(len(table))
-    known = [names.get(variant, names.get(name, 0.0)) for name, variant in zip(table.names, variants(table), strict=True)]
+    known = [
+        names.get(variant, names.get(name, 0.0)) for name, variant in zip(table.names, variants(table), strict=True)
+    ]
     return np.asarray(np.exp(np.array(known)))
 
 
@@ -77,8 +79,8 @@ def _formula_of(name: str) -> str:
 
 
 _NAMED: dict[str, Formula] = {
-    **{f"product.{unit}.{kind}": _products(unit, kind) for unit in ("simt", "tf32", "half") for kind in ("plain", "batched")},
-    **{f"convolution.{unit}": _convolutions(unit) for unit in ("simt", "tf32", "half")},
+    **{f"product.{unit}.{kind}": _products(unit, kind) for unit in UNITS for kind in ("plain", "batched")},
+    **{f"convolution.{unit}": _convolutions(unit) for unit in UNITS},
     "convolution.depthwise": depthwise_seconds,
     "convolution.grouped": _convolutions("half"),
     "attention": attention_seconds,

@@ -166,7 +166,11 @@ def _gathers(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
 
 @counts(*_SCATTERS)
 def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (moved("scatter", operator, depth=_row(operator), launches=_SORTING_LAUNCHES if _sorts_indices(operator) else 1.0),)
+    return (
+        moved(
+            "scatter", operator, depth=_row(operator), launches=_SORTING_LAUNCHES if _sorts_indices(operator) else 1.0
+        ),
+    )
 
 
 # Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072

@@ -76,7 +76,8 @@ def candidates(library: Library, unit: str, kind: str) -> Tiles:
 
 def _grid(tiles: tuple[tuple[int, int, int], ...], splits: tuple[int, ...], *, tensor: bool = False) -> Tiles:
     values = np.array([(*tile, split) for tile in tiles for split in splits], dtype=np.float64).T
-    return Tiles(*(column[None, :] for column in values), tensor=tensor)
+    rows, columns, slices, split = (column[None, :] for column in values)
+    return Tiles(rows, columns, slices, split, tensor)
 
 
 def joined(longer: Floats, other: Floats, overlap: Floats) -> Floats:
@@ -115,7 +116,9 @@ def arithmetic_seconds(table: WorkTable, rates: Rates, constants: Columns, grid:
     lost = persistent * _column(constants["tail"]) * (np.ceil(grid.waves) - grid.waves)
     load = np.where(grid.waves <= 1, 1.0, grid.waves + lost)
     peak = _column(rates.operations[table.arithmetic])
-    work = 2.0 * tiles.rows * tiles.columns * (np.ceil(depth / tiles.split / 8) * 8 + _column(constants["depth_overhead"]))
+    work = (
+        2.0 * tiles.rows * tiles.columns * (np.ceil(depth / tiles.split / 8) * 8 + _column(constants["depth_overhead"]))
+    )
     return np.asarray(load * work * rates.sms / (peak * efficiency(table, rates, constants, grid)))
 
 
