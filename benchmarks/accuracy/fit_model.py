@@ -47,7 +47,9 @@ def program_samples(measurements: Path, traces: Path, split: str) -> list[StepSa
                 forward_seconds=values["forward_seconds"],
                 backward_seconds=values["backward_seconds"],
                 optimizer_seconds=values["optimizer_seconds"],
-                busy_seconds=sum(seconds for kind, seconds in row["busy_seconds"].items() if kind not in ("h2d", "d2h")),
+                busy_seconds=sum(
+                    seconds for kind, seconds in row["busy_seconds"].items() if kind not in ("h2d", "d2h")
+                ),
                 energy_joules=values["energy_joules_step"],
                 energy_step_seconds=row.get("power_step_seconds"),
             )

@@ -124,8 +124,9 @@ def _nothing(rejected: Sequence[Configuration], limits: Limits) -> DoesNotFit:
         return DoesNotFit("no GPU was considered")
     nearest = min(rejected, key=lambda c: (max(factor for _, factor in c.excess), _size(c)))
     name, factor = max(nearest.excess, key=lambda pair: pair[1])
+    found = f"the nearest, {nearest.name}, {nearest.reasons[0]}{_too_much(factor)}"
     return DoesNotFit(
-        f"no configuration keeps the promise; {name} binds: the nearest, {nearest.name}, {nearest.reasons[0]}{_too_much(factor)}",
+        f"no configuration keeps the promise; {name} binds: {found}",
         f"with {_relaxed(name, factor, limits)} it would do",
     )
 
