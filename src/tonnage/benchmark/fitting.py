@@ -38,11 +38,13 @@ def fit_time_model(
     start: TimeModel,
     *,
     fitted: Mapping[str, Any],
+    measured: Mapping[str, Mapping[str, float]] | None = None,
     progress: Progress = lambda text: None,
 ) -> TimeModel:
-    """All parts, one after the other: each later part takes the earlier ones as given."""
+    """All parts, one after the other: each later part takes the earlier ones as given. `measured` is added as it is."""
     progress(f"fitting kernels to {len(kernels):,} samples")
-    model = replace(start, kernels=fit_kernels(kernels, start.kernels.constants), fitted=fitted)
+    constants = start.kernels.constants
+    model = replace(start, kernels=fit_kernels(kernels, constants), measured=measured or {}, fitted=fitted)
     if len(steps) < LEAST_SAMPLES:
         return model
     progress(f"fitting the host to {len(steps)} steps")

@@ -41,6 +41,7 @@ class TimeModel:
     copies: CopyModel = field(default_factory=CopyModel)
     energy: EnergyModel = field(default_factory=EnergyModel)
     spreads: Spreads = field(default_factory=Spreads)
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by GPU and operator, see measured.py
     fitted: Mapping[str, Any] = field(default_factory=dict)  # date, rows, GPUs, errors: for people
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class TimeModel:
             "host": asdict(self.host),
             "copies": asdict(self.copies),
             "energy": asdict(self.energy),
+            "measured": {gpu: dict(known) for gpu, known in self.measured.items()},
             "spreads": {
                 "coverage": self.spreads.coverage,
                 "factors": {basis: dict(factors) for basis, factors in self.spreads.factors.items()},
@@ -71,5 +73,6 @@ class TimeModel:
             copies=CopyModel(**plain["copies"]),
             energy=EnergyModel(**energy),
             spreads=Spreads(**plain["spreads"]),
+            measured=plain["measured"],
             fitted=plain["fitted"],
         )
