@@ -65,14 +65,16 @@ class TimeModel:
         """Raises ValueError, TypeError or LookupError where it is no such model."""
         if plain.get("format") != "tonnage-time-model" or plain.get("version") != VERSION:
             raise ValueError("it is not a time model of this version")
-        energy = dict(plain["energy"])
-        energy["picojoules_operation"] = tuple(energy["picojoules_operation"])
         return cls(
             kernels=KernelModel.from_dict(plain["kernels"]),
             host=HostModel(**plain["host"]),
-            copies=CopyModel(**plain["copies"]),
-            energy=EnergyModel(**energy),
+            copies=CopyModel(**{name: _frozen(value) for name, value in plain["copies"].items()}),
+            energy=EnergyModel(**{name: _frozen(value) for name, value in plain["energy"].items()}),
             spreads=Spreads(**plain["spreads"]),
             measured=plain["measured"],
             fitted=plain["fitted"],
         )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
