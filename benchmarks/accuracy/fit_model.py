@@ -15,6 +15,7 @@ from pathlib import Path
 from configurations import CONFIGURATIONS
 from time_rows import measured, measured_rows, trace_of
 
+from tonnage.benchmark.fit_copies import read_copies
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
 from tonnage.benchmark.measured_operators import measured_operators
 from tonnage.benchmark.step_samples import StepSample
@@ -69,7 +70,7 @@ def main() -> None:
     started = time.monotonic()
     with open_database(options.database, create=False) as database:
         kernels, operators = read_kernels(database), read_operator_costs(database)
-        measured_before = measured_operators(database)
+        known, copies = measured_operators(database), read_copies(database)
         points = [] if options.without_points else read_steps(database)
     programs = program_samples(options.measured, options.traces, "tune")
     fitted = {
@@ -77,7 +78,7 @@ def main() -> None:
         "steps": len(points) + len(programs),
     }  # fmt: skip
     model = fit_time_model(
-        kernels, [*points, *programs], operators, TimeModel(), fitted=fitted, measured=measured_before,
+        kernels, [*points, *programs], operators, TimeModel(), fitted=fitted, measured=known, copies=copies,
         progress=lambda text: print(f"{time.monotonic() - started:6.1f} s  {text}", flush=True),
     )  # fmt: skip
     print(f"{time.monotonic() - started:6.1f} s  host {model.host.__class__.__name__}:")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.benchmark.fit_copies import read_copies
 from tonnage.benchmark.fit_kernels import KindError, errors_by_kind
 from tonnage.benchmark.fit_kernels import _predict as predict_samples
 from tonnage.benchmark.fit_spreads import spread_errors
@@ -67,7 +68,9 @@ def refit(database: Database, current: TimeModel, progress: Progress = lambda te
         "errors": dict(verdict.new),
     }  # fmt: skip
     measured = {**current.measured, **measured_operators(database)}
-    return fit_time_model(kernels, steps, operators, current, fitted=fitted, measured=measured), verdict
+    copies = read_copies(database)
+    model = fit_time_model(kernels, steps, operators, current, fitted=fitted, measured=measured, copies=copies)
+    return model, verdict
 
 
 def _verdict(
