@@ -169,9 +169,8 @@ class Evaluation:
         hypotheses: list = [(0.0, guess.libraries)]
         if self.operator == "bmm" and self.rows[gpu].rates.library not in guess.libraries:
             hypotheses += [(2.0, [tiles]) for tiles in single_tiles()]  # eight points tell which kernels it really runs
-        return calibrate(
-            rows.take(picked), guess.setting, guess.host, guess.spread, guess.libraries, hypotheses
-        ), picked
+        found = calibrate(rows.take(picked), guess.setting, guess.host, guess.spread, hypotheses)
+        return found, picked
 
     def errors(self, gpu: str, without: tuple[str, ...], count: int) -> tuple[Measured, Floats, Floats, np.ndarray]:
         """Logarithms of predicted over measured: from the specification, and with points (which are then left out)."""

@@ -15,7 +15,6 @@ from tonnage.estimate.kernels.table import Floats
 # GPUs in public latencies (benchmarks/accuracy/gpu_ops.py).
 SPREAD = 0.5
 NOISE = 0.1
-_LEAST_POINTS = 3  # of a class: fewer say nothing about its constants
 
 
 def calibrated_constants(
@@ -25,7 +24,7 @@ def calibrated_constants(
     kinds = dict(constants.kinds)
     for index, name in enumerate(CLASSES):
         part = rows.of_class(index)
-        if len(part.table) >= _LEAST_POINTS:
+        if len(part.table):
             key = f"{name}@{rows.rates.library.name}"
             kinds[key] = _most_probable(key, part, constants, constants.of(name, rows.rates.library), spread, noise)
     return replace(constants, kinds=kinds)
