@@ -47,6 +47,15 @@ class Step:
         return np.asarray(np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0))
 
     @property
+    def calls(self) -> npt.NDArray[np.int64]:
+        """How often each operator is called."""
+        return np.bincount(self.operator, minlength=len(self.operators))
+
+    def is_called(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which calls are of operators with this name."""
+        return np.array([op.name == name for op in self.operators], dtype=np.bool_)[self.operator]
+
+    @property
     def operator_names(self) -> tuple[str, ...]:
         return tuple(operator.name for operator in self.operators)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tonnage.estimate.estimate import Interval, TimeEstimate
-from tonnage.estimate.step import Step
-from tonnage.estimate.step_time import StepTime, time_step
+from tonnage.estimate.step_time import StepTime, StepTimer
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 
@@ -13,11 +12,11 @@ _BUSY_SHARE = 0.8
 _MEASURED_SHARE = 0.95
 
 
-def estimate_time(step: Step, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate | None:
+def estimate_time(timer: StepTimer, gpu: Gpu, *, epoch_steps: int = 0) -> TimeEstimate | None:
     """None for a program that does nothing on a GPU."""
-    if len(step.operator) == 0:
+    if len(timer.step.operator) == 0:
         return None
-    return describe_time(time_step(step, gpu, model), gpu, model, epoch_steps=epoch_steps)
+    return describe_time(timer.on(gpu), gpu, timer.model, epoch_steps=epoch_steps)
 
 
 def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate:
