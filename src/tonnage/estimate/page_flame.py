@@ -86,8 +86,9 @@ def _table(tree: Box) -> str:
         for path, seconds in own
     )
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest"><table class="plain compact">'
-        '<thead><tr><th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest">'
+        '<table class="plain compact"><thead><tr>'
+        '<th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
 
