@@ -6,6 +6,7 @@ Writes DIR/times.jsonl: a header row that describes the machine, then one row a 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import runpy
@@ -68,10 +69,8 @@ def in_child(configuration: Configuration | None, scratch: Path, options: argpar
             os.killpg(pid, signal.SIGKILL)
             deadline = float("inf")
         time.sleep(0.02)
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     return json.loads(result.read_text()) if result.exists() else {"error": "no result"}
 
 
@@ -100,7 +99,12 @@ def main() -> None:
                 print("time is up", flush=True)
                 break
             began = time.monotonic()
-            row = {"name": configuration.name, "program": configuration.program, "arguments": list(configuration.arguments), "split": configuration.split}
+            row = {
+                "name": configuration.name,
+                "program": configuration.program,
+                "arguments": list(configuration.arguments),
+                "split": configuration.split,
+            }
             row |= in_child(configuration, Path(folder), options)
             row["wall_seconds"] = round(time.monotonic() - began, 2)
             file.write(json.dumps(row) + "\n")

@@ -73,7 +73,7 @@ class StepClock:
         torch.optim.Optimizer.__init__ = made  # type: ignore[method-assign]
         _feed_from_memory()
 
-    def _before_optimizer(self, optimizer: Any, *_: Any) -> None:
+    def _before_optimizer(self, *_: Any) -> None:
         self._depth += 1
         if self._depth == 1:
             self._begin("optimizer")
@@ -155,7 +155,9 @@ class StepClock:
             "host_step_seconds": host,
             "optimizers": len(self._counts),
             **{
-                f"{name}_seconds": sum(a.elapsed_time(b) for n, a, b in spans if len(ends) - count <= n < len(ends)) / 1000 / count
+                f"{name}_seconds": sum(a.elapsed_time(b) for n, a, b in spans if len(ends) - count <= n < len(ends))
+                / 1000
+                / count
                 for name, spans in self._spans.items()
             },
         }
@@ -215,7 +217,9 @@ class StepClock:
         self.result |= {
             "busy_seconds": totals,
             "launches": {kind: count / PROFILED_STEPS for kind, count in counts.items()},
-            "kernels": sorted(([n, c / PROFILED_STEPS, s / PROFILED_STEPS] for n, (c, s) in by_name.items()), key=lambda r: -r[2])[:60],
+            "kernels": sorted(
+                ([n, c / PROFILED_STEPS, s / PROFILED_STEPS] for n, (c, s) in by_name.items()), key=lambda r: -r[2]
+            )[:60],
         }
 
 

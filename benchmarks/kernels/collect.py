@@ -2,7 +2,7 @@
 
     python benchmarks/kernels/collect.py --out DIR --seconds 480 [--seed 1]
 
-`tonnage bench run` does the same into the database; this script needs nothing but torch and numpy.
+`tonnage bench run` does the same into the database; this script has no time limits and no process of its own.
 """
 
 import argparse
@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.benchmark.layers import sample_layers
-from tonnage.benchmark.measure import Measured, measure_layers
+from tonnage.benchmark.measure_layers import measure_layers
+from tonnage.benchmark.results import Measured
 
 BATCH = 40  # layers in one profile
 
 
 def plain_operator(operator: Any) -> list[Any]:
-    specs = [[None if s is None else [list(s.shape), s.dtype, s.layout, list(s.strides)] for s in group] for group in (operator.inputs, operator.outputs)]
+    specs = [
+        [None if s is None else [list(s.shape), s.dtype, s.layout, list(s.strides)] for s in group]
+        for group in (operator.inputs, operator.outputs)
+    ]
     return [operator.name, *specs, dict(operator.attributes)]
 
 
@@ -57,8 +61,17 @@ def main() -> None:
         bad = [measured.measurement for measured in found if measured.measurement.status != "ok"]
         failed += len(bad)
         for measurement in bad:
-            print(measurement.family, dict(measurement.structure), measurement.precision, measurement.message[:120], flush=True)
-        print(f"{done} layers, {rows} kernels, {failed} failed, {time.monotonic() - started:.0f} s (+{time.monotonic() - began:.1f})", flush=True)
+            print(
+                measurement.family,
+                dict(measurement.structure),
+                measurement.precision,
+                measurement.message[:120],
+                flush=True,
+            )
+        print(
+            f"{done} layers, {rows} kernels, {failed} failed, {time.monotonic() - started:.0f} s (+{time.monotonic() - began:.1f})",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ CHOSEN = [
     "7ea65ccb39ddef45",
     "463b62c430f97125",
 ]
-DEFAULT = ["918e47c218788c64", "626a17ffd9c08faf", "13aa875f43f71049", "cf208ee4b7dbcdb5"]
+DEFAULT = ["b14511ff82a33bad", "626a17ffd9c08faf", "13aa875f43f71049", "cf208ee4b7dbcdb5"]
 SHARES = [0.44841514333227195, 0.4308819875443376, 0.4199991293921922]
 
 
@@ -181,6 +181,18 @@ def test_built_in_campaigns_are_valid_and_have_every_family(name: str) -> None:
     assert {point.family for point in chosen} == set(FAMILIES)
     assert {point.mode for point in chosen} == {"training", "inference"}
     assert {point.precision for point in chosen} >= {"float32", "bfloat16"}
+
+
+@pytest.mark.parametrize("name", built_in_campaigns())
+def test_built_in_campaigns_have_layers(name: str) -> None:
+    assert len(find_campaign(name).layers) >= 24
+
+
+def test_the_default_campaign_takes_about_ten_minutes_on_an_h200() -> None:
+    found = find_campaign("default")
+    seconds = 1.7 * len(points(found)) + 0.13 * len(found.layers)  # as measured there
+    assert 540 < seconds < 620
+    assert (found.repetitions, found.steps) == (2, 20)
 
 
 def test_the_default_campaign_goes_from_the_smallest_to_the_largest_batch() -> None:

@@ -101,6 +101,20 @@ BROKEN = {
         GRID + "    fix: {width: 16384, depth: 64}\n",
         ":3: workloads[0]: no point is left: every network would have more than 2,000,000,000 parameters",
     ),
+    "unknown_layer": (
+        GRID + "layers: {count: 3, kinds: [liner]}\n",
+        ":5: layers.kinds[0]: there is no layer 'liner'; did",
+    ),
+    "layers_without_count": (GRID + "layers: {kinds: [linear]}\n", ":5: layers.count: is missing"),
+    "misspelt_layers": (
+        GRID + "layers: {count: 3, element: 4096}\n",
+        ":5: layers.element: there is no such field here; did",
+    ),
+    "layers_too_large": (
+        GRID + "layers: {count: 3, elements: 1000000000}\n",
+        ":5: layers.elements: must be at most 134",
+    ),
+    "no_limit": (GRID + "limit: 0 s\n", ":5: limit: must be "),
     "negative_budget": (GRID + "budget: -5 min\n", ":5: budget: must be a time with its unit, such as 90 s, 10 min or"),
     "budget_without_unit": (GRID + "budget: 600\n", ":5: budget: must be a time with its unit"),
     "no_budget": (GRID + "budget: 0 min\n", ":5: budget: must be more than 0"),

@@ -8,6 +8,8 @@ from itertools import chain, islice, product, zip_longest
 from math import prod
 
 from tonnage.benchmark.axis import Axis
+from tonnage.benchmark.layers.layer import Layer
+from tonnage.benchmark.messages import Method
 from tonnage.benchmark.sampling import Source
 from tonnage.benchmark.workloads.family import TooManyParameters
 from tonnage.benchmark.workloads.number import Value
@@ -26,12 +28,18 @@ class Campaign:
 
     name: str
     groups: tuple[tuple[Point, ...], ...]
+    layers: tuple[Layer, ...] = ()
     description: str = ""
     seed: int = 0
     budget_seconds: float = 600.0  # of measuring; points beyond it are left for the next run
     repetitions: int = 3
     steps: int = 20
     kernels: bool = True  # also one row for each kernel
+    limit_seconds: float = 120.0  # for one point or layer; what takes longer has failed
+
+    @property
+    def method(self) -> Method:
+        return Method(steps=self.steps, repetitions=self.repetitions, kernels=self.kernels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 
 from tonnage.benchmark.axis import Axis, axis_of_range, axis_of_values, in_steps
 from tonnage.benchmark.campaign import MAX_POINTS, Campaign, Choice, choose
-from tonnage.benchmark.campaign_models import CampaignFile, WorkloadSection
+from tonnage.benchmark.campaign_models import CampaignFile, LayersSection, WorkloadSection
+from tonnage.benchmark.layers import KINDS, Layer, sample_layers
 from tonnage.benchmark.workloads.family import MAX_PARAMETERS, Family
 from tonnage.benchmark.workloads.number import Number, Value
 from tonnage.benchmark.workloads.point import CONDITIONS, Point
@@ -45,7 +46,7 @@ def read_campaign(path: str | Path) -> Campaign:
     try:
         return _campaign(CampaignFile.model_validate(document.value))
     except ValidationError as error:
-        raise invalid_file(document, error, (CampaignFile, WorkloadSection)) from error
+        raise invalid_file(document, error, (CampaignFile, WorkloadSection, LayersSection)) from error
     except Problem as problem:
         raise document.error(problem.location, problem.text) from problem
 
@@ -61,7 +62,21 @@ def _campaign(file: CampaignFile) -> Campaign:
         repetitions=file.repetitions,
         steps=file.steps,
         kernels=file.kernels,
+        limit_seconds=file.limit,
+        layers=_layers(file.layers, file.seed) if file.layers else (),
     )
+
+
+def _layers(section: LayersSection, seed: int) -> tuple[Layer, ...]:
+    for index, kind in enumerate(section.kinds):
+        if kind not in KINDS:
+            meant = nearest(kind, KINDS)
+            hint = f"did you mean {meant}?" if meant else f"there are {', '.join(KINDS)}"
+            raise Problem(("layers", "kinds", index), f"there is no layer {kind!r}; {hint}")
+    found = tuple(sample_layers(section.count, seed, section.kinds, section.elements))
+    if not found:
+        raise Problem(("layers", "elements"), f"no layer is that small: {section.elements}")
+    return found
 
 
 def _group(section: WorkloadSection, at: Location, seed: int) -> tuple[Point, ...]:

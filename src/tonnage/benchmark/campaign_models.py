@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tonnage.benchmark.campaign import MAX_POINTS
+from tonnage.benchmark.layers import MOST_ELEMENTS
 from tonnage.hardware.cluster_models import Name, Section
 from tonnage.hardware.quantities import parse_duration
 
@@ -30,6 +31,16 @@ class WorkloadSection(Section):
     fix: dict[str, object] = Field({}, description="Numbers that do not; all others have their defaults.")
 
 
+class LayersSection(Section):
+    """Single layers of all kinds, with random shapes."""
+
+    count: int = Field(ge=1, le=10_000, description="How many layers.")
+    kinds: list[str] = Field([], description="Only these kinds; all if there are none.")
+    elements: int = Field(
+        MOST_ELEMENTS, ge=1 << 12, le=MOST_ELEMENTS, description="Of the largest tensor of a layer; work goes with it."
+    )
+
+
 class CampaignFile(Section):
     """A campaign: what to measure, how, and for how long."""
 
@@ -40,4 +51,6 @@ class CampaignFile(Section):
     repetitions: int = Field(3, ge=1, le=100, description="How often each point is run.")
     steps: int = Field(20, ge=1, le=10_000, description="Steps to measure after the first.")
     kernels: bool = Field(True, description="Also one row for each kernel.")
+    limit: Duration = Field(120.0, description="Time for one point or layer; what takes longer has failed.")
     workloads: list[WorkloadSection] = Field(min_length=1, description="What to run.")
+    layers: LayersSection | None = Field(None, description="Single layers to run between the workloads.")

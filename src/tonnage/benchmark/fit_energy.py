@@ -42,7 +42,7 @@ def fit_energy(samples: Sequence[StepSample], start: EnergyModel) -> EnergyModel
 def _features(sample: StepSample) -> list[float]:
     """Watt-seconds of the board's power while there and while busy; operations by arithmetic; bytes; in 10^12."""
     step, gpu = sample.step, sample.gpu
-    calls = np.bincount(step.operator, minlength=len(step.operators))[step.work_operator]
+    calls = np.bincount(step.operator, minlength=len(step.operators))[step.work_operator] / step.turns
     seconds = sample.energy_step_seconds or sample.step_seconds
     operations = [
         float((step.works.operations * calls)[step.works.arithmetic == ARITHMETICS.index(name)].sum())

@@ -23,7 +23,7 @@ from tonnage.estimate.timeline import Floats, simulate
 LEAST_SAMPLES = 12
 _FITTED = (
     "forward", "backward", "optimizer", "forward_call", "backward_call", "optimizer_call", "view", "entered", "listed",
-    "launch", "backward_start", "copy",
+    "launch", "backward_start", "copy", "own_operator", "own_byte", "random_number",
 )  # fmt: skip
 # How much the whole step and each of its phases count.
 _WEIGHTS = {"step_seconds": 1.0, "forward_seconds": 0.5, "backward_seconds": 0.5, "optimizer_seconds": 0.25}
@@ -62,7 +62,8 @@ def _errors(sample: StepSample, device: Floats, model: HostModel) -> Floats:
     """Logarithms of predicted over measured, for the step and its phases."""
     timeline = simulate(model.seconds(sample.step), device, sample.waits())
     predicted = phase_seconds(sample.step, timeline, device)
-    pairs = ((weight, predicted[name], getattr(sample, name)) for name, weight in _WEIGHTS.items())
+    turns = sample.step.turns
+    pairs = ((weight, predicted[name] / turns, getattr(sample, name)) for name, weight in _WEIGHTS.items())
     return np.array(
         [weight * np.log(max(p, 1e-7) / m) for weight, p, m in pairs if m is not None and m > _NEGLIGIBLE_SECONDS]
     )

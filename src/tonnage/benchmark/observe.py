@@ -1,4 +1,4 @@
-"""Which kernels each operator launches, how long they run, and what launching costs the host.
+"""Which operators run, which kernels each of them launches, how long those take, and what launching costs the host.
 
 Operators are seen below autograd, by the same dispatch as on the virtual GPU, and described in the same words; each is
 marked as a range in the profile, and a kernel belongs to the operator in whose range the host launched it.
@@ -8,42 +8,39 @@ from __future__ import annotations
 
 import statistics
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tonnage.benchmark.kernel_profile import MARK, Kernel, Launches, profiled
 from tonnage.program.trace import Operator
 from tonnage.program.virtual_gpu.arguments import tensors_in
 from tonnage.program.virtual_gpu.describe import call_key, describe_call
 from tonnage.store.rows import HostRow, KernelRow, Spread
 
-_MARK = "tonnage#"
-PREPARING = "prepare"
+# What costs the host something and launches nothing: looking at a tensor, calling a module.
+VIEW = Operator("tonnage::view", (), ())
+MODULE = Operator("tonnage::module", (), ())
+PREPARING = "prepare"  # the phase of calls that only set the stage for others
+# Other floating-point arguments (learning rates, bias corrections) change from step to step and cost nothing.
+_TELLING_FLOATS = {"p", "dropout_p"}
 
 
 class _Call(NamedTuple):
-    operator: int
+    operator: int  # -1 if nothing of it is on the device
     phase: str
     host_seconds: float
 
 
-class _Kernel(NamedTuple):
-    name: str
-    seconds: float
-    start_ns: int
-
-
-class Observer(TorchDispatchMode):
+class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
     """Describes every operator that runs on `device_type` and marks it in the profile."""
 
     def __init__(self, device_type: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.device_type = device_type
         self.phase = "forward"
         self.operators: list[Operator] = []
@@ -54,36 +51,47 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "is_view", False):
-            return func(*args, **kwargs)
-        mark = torch.autograd.profiler.record_function(f"{_MARK}{len(self.calls)}")
-        with mark:
+            return self._view(func, args, kwargs)
+        with torch.autograd.profiler.record_function(f"{MARK}{len(self.calls)}"):
             started = time.perf_counter()
             result = func(*args, **kwargs)
             seconds = time.perf_counter() - started
-        inputs, outputs = list(tensors_in(args, kwargs)), list(tensors_in((result,), {}))
-        self.calls.append(_Call(self._describe(func, args, kwargs, inputs, outputs), self._phase(), seconds))
+        self.calls.append(_Call(self._describe(func, args, kwargs, result), self._phase(), seconds))
         return result
+
+    def _view(self, func: Any, args: Any, kwargs: Any) -> Any:
+        started = time.perf_counter()
+        result = func(*args, **kwargs)
+        if any(tensor.device.type == self.device_type for tensor in tensors_in(args, kwargs)):
+            self.calls.append(_Call(self._index(VIEW), self._phase(), time.perf_counter() - started))
+        return result
+
+    def enter_module(self, *_: object) -> None:
+        """A hook: a module is called."""
+        self.calls.append(_Call(self._index(MODULE), self._phase(), 0.0))
 
     def _phase(self) -> str:
         # The engine sets the id of the graph it is running, also in its device threads.
         return "backward" if torch._C._current_graph_task_id() != -1 else self.phase
 
-    def _describe(self, func: Any, args: Any, kwargs: Any, inputs: Any, outputs: Any) -> int:
+    def _describe(self, func: Any, args: Any, kwargs: Any, result: Any) -> int:
+        inputs, outputs = list(tensors_in(args, kwargs)), list(tensors_in((result,), {}))
         if not any(tensor.device.type == self.device_type for tensor in (*inputs, *outputs)):
             return -1
         key = call_key(func, args, kwargs, inputs, outputs)
-        index = self._known.get(key)
-        if index is None:
+        if key not in self._known:
             names = [argument.name for argument in func._schema.arguments]
             operator = _without_rates(describe_call(func._schema.name, names, args, kwargs, outputs))
-            index = self._known[key] = self._indices.setdefault(_identity(operator), len(self.operators))
-            if index == len(self.operators):
-                self.operators.append(operator)
+            self._known[key] = self._index(operator)
+        return self._known[key]
+
+    def _index(self, operator: Operator) -> int:
+        attributes = tuple(sorted(operator.attributes.items(), key=str))
+        identity = operator.name, operator.inputs, operator.outputs, attributes
+        index = self._indices.setdefault(identity, len(self.operators))
+        if index == len(self.operators):
+            self.operators.append(operator)
         return index
-
-
-# Other floating-point arguments (learning rates, bias corrections) change from step to step and cost nothing.
-_TELLING_FLOATS = {"p", "dropout_p"}
 
 
 def _without_rates(operator: Operator) -> Operator:
@@ -95,29 +103,30 @@ def _is_rate(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, tuple) and any(isinstance(v, float) for v in value))
 
 
-def _identity(operator: Operator) -> tuple[Any, ...]:
-    return operator.name, operator.inputs, operator.outputs, tuple(sorted(operator.attributes.items(), key=str))
-
-
 class Observation:
     """What was seen: one entry per call of an operator, with the kernels it launched."""
 
-    def __init__(self, observer: Observer, launched: dict[int, list[_Kernel]]) -> None:
+    def __init__(self, observer: Observer, launches: Launches) -> None:
         self._observer = observer
-        self._launched = launched
+        self._launches = launches
+
+    @property
+    def kernel_seconds(self) -> float:
+        """All kernels together, without copies between host and device."""
+        return self._launches.kernel_seconds
 
     def kernels(self, calls: range | None = None) -> list[KernelRow]:
-        """One row per operator, phase and kernel; means over all calls with the same sequence of kernels."""
-        groups: dict[tuple[int, str, tuple[str, ...]], list[list[float]]] = {}
+        """One row per operator, phase and different kernel; means over all calls with the same kernels."""
+        groups: dict[tuple[int, str, tuple[str, ...]], list[tuple[float, ...]]] = {}
         for number, call in self._among(calls):
-            launched = sorted(self._launched.get(number, ()), key=lambda kernel: kernel.start_ns)
-            if launched:
-                names = tuple(kernel.name for kernel in launched)
-                groups.setdefault((call.operator, call.phase, names), []).append([k.seconds for k in launched])
-        return [row for key, runs in groups.items() for row in self._rows(key, runs)]
+            seconds = _seconds_by_name(self._launches.by_call.get(number, ()))
+            if seconds:
+                groups.setdefault((call.operator, call.phase, tuple(seconds)), []).append(tuple(seconds.values()))
+        return [row for key, runs in groups.items() for row in self._rows(*key, runs)]
 
-    def _rows(self, key: tuple[int, str, tuple[str, ...]], runs: list[list[float]]) -> Iterator[KernelRow]:
-        operator, phase, names = key
+    def _rows(
+        self, operator: int, phase: str, names: tuple[str, ...], runs: list[tuple[float, ...]]
+    ) -> Iterator[KernelRow]:
         for position, name in enumerate(names):
             yield KernelRow(
                 operator=self._observer.operators[operator],
@@ -128,14 +137,8 @@ class Observation:
                 seconds=spread([run[position] for run in runs]),
             )
 
-    def _among(self, calls: range | None) -> Iterator[tuple[int, _Call]]:
-        """The calls, without those that only prepare others."""
-        for number in calls or range(len(self._observer.calls)):
-            call = self._observer.calls[number]
-            if call.phase != PREPARING and call.operator >= 0:
-                yield number, call
-
     def hosts(self, calls: range | None = None) -> list[HostRow]:
+        """One row per operator and phase."""
         groups: dict[tuple[int, str], list[float]] = {}
         for _, call in self._among(calls):
             groups.setdefault((call.operator, call.phase), []).append(call.host_seconds)
@@ -144,69 +147,52 @@ class Observation:
             for (o, phase), runs in groups.items()
         ]
 
+    def _among(self, calls: range | None) -> Iterator[tuple[int, _Call]]:
+        """The calls, without those that only prepare others."""
+        for number in range(len(self._observer.calls)) if calls is None else calls:
+            call = self._observer.calls[number]
+            if call.phase != PREPARING and call.operator >= 0:
+                yield number, call
+
+
+def _seconds_by_name(kernels: Sequence[Kernel]) -> dict[str, float]:
+    """In the order of their first launch. An operator on lists launches one kernel again and again: that is one row."""
+    seconds: dict[str, float] = {}
+    for kernel in sorted(kernels, key=lambda kernel: kernel.start_ns):
+        seconds[kernel.name] = seconds.get(kernel.name, 0.0) + kernel.seconds
+    return seconds
+
 
 def spread(values: Sequence[float]) -> Spread:
+    """Mean and standard deviation; a single value deviates by 0."""
     return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0)
+
+
+def observe_host(run: Callable[[Observer], None], device_type: str) -> list[HostRow]:
+    """Run something without the profiler, which makes every launch slower: what it costs the host alone."""
+    observer = Observer(device_type)
+    hook = register_module_forward_pre_hook(observer.enter_module)
+    try:
+        with observer:
+            run(observer)
+    finally:
+        hook.remove()
+    return Observation(observer, Launches({}, 0.0)).hosts()
 
 
 def observe(run: Callable[[Observer], None], device_type: str) -> Observation:
     """Run something under the profiler. On a CPU an operator's own time stands for its kernel."""
     observer = Observer(device_type)
-    if device_type == "cpu":
-        with observer:
+    if device_type != "cpu":
+        with profiled() as profile, observer:
             run(observer)
-        launched = {
-            number: [_Kernel(observer.operators[call.operator].name, call.host_seconds, 0)]
-            for number, call in enumerate(observer.calls)
-            if call.operator >= 0
-        }
-        return Observation(observer, launched)
-    with _profiled() as profiler, observer:
+            torch.cuda.synchronize()
+        return Observation(observer, profile.launches())
+    with observer:
         run(observer)
-        torch.cuda.synchronize()
-    return Observation(observer, _launched(profiler.profiler.kineto_results.events()))
-
-
-@contextmanager
-def _profiled() -> Iterator[Any]:
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiler:
-        yield profiler
-
-
-def _launched(events: Iterable[Any]) -> dict[int, list[_Kernel]]:
-    """Kernels and copies by the number of the call in whose range they were launched."""
-    ranges: dict[int, list[tuple[int, int, int]]] = {}
-    launches: dict[int, tuple[int, int]] = {}
-    kernels: list[tuple[int, _Kernel]] = []
-    cuda = torch.autograd.DeviceType.CUDA
-    for event in events:
-        name = event.name()
-        if event.device_type() == cuda:
-            if not name.startswith(_MARK):  # ranges are also shown on the device's own line
-                kernel = _Kernel(name, event.duration_ns() * 1e-9, event.start_ns())
-                kernels.append((event.correlation_id(), kernel))
-        elif name.startswith(_MARK):
-            start = event.start_ns()
-            end = start + event.duration_ns()
-            ranges.setdefault(event.start_thread_id(), []).append((start, end, int(name[len(_MARK) :])))
-        elif name.startswith(("cuda", "cu")):
-            launches[event.correlation_id()] = (event.start_thread_id(), event.start_ns())
-    ordered = {thread: sorted(marks) for thread, marks in ranges.items()}
-    found: dict[int, list[_Kernel]] = {}
-    for correlation, kernel in kernels:
-        call = _enclosing(ordered, launches.get(correlation))
-        if call is not None:
-            found.setdefault(call, []).append(kernel)
-    return found
-
-
-def _enclosing(ranges: dict[int, list[tuple[int, int, int]]], launch: tuple[int, int] | None) -> int | None:
-    if launch is None:
-        return None
-    thread, moment = launch
-    marks = ranges.get(thread) or [mark for other in ranges.values() for mark in other]
-    position = bisect_right(marks, (moment, 1 << 63, 0)) - 1
-    if position < 0:
-        return None
-    _, end, number = marks[position]
-    return number if moment <= end else None
+    own_times = {
+        number: [Kernel(observer.operators[call.operator].name, call.host_seconds, 0)]
+        for number, call in enumerate(observer.calls)
+        if call.operator >= 0 and observer.operators[call.operator] != VIEW
+    }
+    return Observation(observer, Launches(own_times, sum(call.host_seconds for call in observer.calls)))

@@ -36,7 +36,7 @@ class StepSample:
         predicted = self.step.by_operator(kernels.seconds(self.step.works, self.gpu))[self.step.operator]
         total = float(predicted.sum())
         if self.busy_seconds and total > 0:
-            predicted *= self.busy_seconds / total
+            predicted *= self.busy_seconds * self.step.turns / total
         operators = self.step.operators
         copied = [copy_model.device_seconds(op, self.gpu) if op.name in (H2D, D2H) else 0.0 for op in operators]
         return np.asarray(predicted + np.array(copied)[self.step.operator])

@@ -16,6 +16,9 @@ def estimate_command(
     program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Only this GPU; may be repeated.")] = None,
+    gpus: Annotated[str, typer.Option(help="Numbers of GPUs of each kind, separated by commas.")] = "1",
+    shard: Annotated[str, typer.Option(help="How several GPUs share the work: ddp, zero1, zero2 or zero3.")] = "ddp",
+    samples: Annotated[int, typer.Option(help="Samples in an epoch, where the program does not say.", min=0)] = 0,
     steps: Annotated[int, typer.Option(help="Steps to follow after the first.", min=1)] = 3,
     batch: Annotated[str, typer.Option(help="Other batch sizes to try, separated by commas.")] = "",
     find_max_batch: Annotated[bool, typer.Option("--find-max-batch", help="The largest batch on each GPU.")] = False,
@@ -38,7 +41,8 @@ def estimate_command(
         _check_folder(file)
     with progress() as say:
         report = estimate(
-            program, arguments=arguments or (), gpus=gpu or (), steps=steps, batches=_numbers(batch),
+            program, arguments=arguments or (), gpus=gpu or (), steps=steps, batches=numbers(batch, "--batch"),
+            counts=numbers(gpus, "--gpus") or [1], shard=shard, samples=samples,
             find_max_batch=find_max_batch, batch_option=batch_arg, sizes=_sizes(size or []), save_trace=save_trace,
             timeout_seconds=timeout, progress=say,
         )  # fmt: skip
@@ -55,13 +59,14 @@ def estimate_command(
     return 0 if report.fits_somewhere else 3
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str, option: str) -> list[int]:
+    """A list of whole numbers that the user has given for an option."""
     from tonnage.errors import UsageError
 
     try:
         return [int(part) for part in text.split(",")] if text else []
     except ValueError:
-        raise UsageError(f"--batch {text} is not a list of whole numbers", "for example: --batch 8,16,32") from None
+        raise UsageError(f"{option} {text} is not a list of whole numbers", f"for example: {option} 1,2,4") from None
 
 
 def _sizes(pairs: list[str]) -> dict[str, int]:

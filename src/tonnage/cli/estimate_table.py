@@ -108,9 +108,9 @@ def _gpus(report: Report) -> Table:
     fails = any(e.out_of_memory for e in report.estimates)
     if fails:
         table.add_column("where it fails")
-    for estimate in sorted(report.estimates, key=lambda e: (e.usable_bytes, e.gpu)):
+    for estimate in sorted(report.estimates, key=lambda e: (e.usable_bytes, e.gpu, e.gpu_count)):
         row: list[str | Text] = [
-            estimate.gpu,
+            estimate.gpu if estimate.gpu_count == 1 else f"{estimate.gpu_count} x {estimate.gpu}",
             Text("yes", style="green") if estimate.fits else Text("no", style="red"),
             format_bytes(estimate.device_bytes.value),
             format_bytes(estimate.device_bytes.high),

@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from tonnage import __version__
+from tonnage.cli.accuracy import accuracy_command
 from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
+from tonnage.cli.fit import fit_command
 from tonnage.cli.gpus import gpus_command
+from tonnage.cli.recommend import recommend_command
 from tonnage.errors import TonnageError
 
 EXIT_CODES = """Exit codes: 0 ok, 1 failure, 2 usage, 3 does not fit or infeasible, 4 not found, 5 engine or server
@@ -27,6 +30,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("estimate")(estimate_command)
+app.command("recommend")(recommend_command)
+app.command("fit")(fit_command)
+app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)
 app.command("doctor")(doctor_command)
 
@@ -42,8 +48,10 @@ def _cluster_app() -> typer.Typer:
 
 def _bench_app() -> typer.Typer:
     from tonnage.cli.bench_data import export_command, import_command, show_command
+    from tonnage.cli.bench_run import run_command
 
     bench = typer.Typer(help="The benchmark database: what was measured on real hardware.", no_args_is_help=True)
+    bench.command("run")(run_command)
     bench.command("show")(show_command)
     bench.command("export")(export_command)
     bench.command("import")(import_command)

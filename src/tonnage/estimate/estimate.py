@@ -149,6 +149,7 @@ class Report:
     steps_traced: int
     batch: int | None
     parameter_count: int
+    epoch_steps: int = 0  # of one GPU; 0 where nobody knows
     estimates: tuple[Estimate, ...]
     curve: MemoryCurve | None = None
     step: StepView | None = None  # on the GPU of the curve
@@ -167,6 +168,7 @@ class Report:
             "steps_traced": self.steps_traced,
             "batch": self.batch,
             "parameter_count": self.parameter_count,
+            "epoch_steps": self.epoch_steps or None,
             **self.details,
             "estimates": [estimate.as_dict() for estimate in self.estimates],
             **({"sweep": [report._at_batch() for report in self.sweep]} if self.sweep else {}),

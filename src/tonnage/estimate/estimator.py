@@ -13,7 +13,7 @@ from tonnage.estimate.memory import Requests, Skeleton, context_bytes
 from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
-from tonnage.estimate.step import last_step
+from tonnage.estimate.step import last_step, steady_steps
 from tonnage.estimate.step_time import time_step
 from tonnage.estimate.step_view import StepView, view_step
 from tonnage.estimate.time_estimate import estimate_time
@@ -34,7 +34,7 @@ class Estimator:
         self.trace = trace
         self.time_model = time_model
         self.epoch_steps = epoch_steps or trace.origin.epoch_steps
-        self._step = last_step(trace) if time_model is not None else None
+        self._step = steady_steps(trace) if time_model is not None else None
         self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
@@ -90,9 +90,10 @@ class Estimator:
 
     def step_view(self, gpu: Gpu) -> StepView | None:
         """The step on one GPU, to look at."""
-        if self.time_model is None or self._step is None:
+        if self.time_model is None:
             return None
-        return view_step(self._step, time_step(self._step, gpu, self.time_model), self.trace.modules, gpu.name)
+        step = last_step(self.trace)
+        return view_step(step, time_step(step, gpu, self.time_model), self.trace.modules, gpu.name)
 
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
@@ -162,6 +163,7 @@ def estimate_trace(
         steps_traced=origin.steps,
         batch=origin.batch,
         parameter_count=origin.parameter_count,
+        epoch_steps=estimator.epoch_steps,
         estimates=tuple(estimator.several(gpus, counts, parallel or ParallelOptions())),
         curve=estimator.curve(shown) if shown else None,
         step=estimator.step_view(shown) if shown else None,

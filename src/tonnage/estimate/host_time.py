@@ -35,6 +35,10 @@ class HostModel:
     launch: float = 10e-6  # a launch beyond the few that most operators need, as in recurrent layers
     backward_start: float = 100e-6  # waking the thread that runs the backward pass
     copy: float = 20e-6
+    own_operator: float = 4e-6  # on tensors of the host itself
+    own_byte: float = 0.3e-9  # that such an operator writes
+    random_number: float = 6e-9
+    plan: float = 45e-3  # cuDNN plans attention anew for every shape, as in generation, where the cache grows
     speed: float = 1.0
 
     def seconds(self, step: Step) -> Floats:
@@ -44,7 +48,10 @@ class HostModel:
         cost = own * factor + extra + step.views * self.view + step.entered * self.entered
         cost = np.where(step.is_copy, self.copy, cost)
         cost += (step.listed * self.listed + step.more_launches * self.launch)[step.operator]
+        cost += step.host_operators * self.own_operator + step.host_bytes * self.own_byte
+        cost += step.host_random * self.random_number
         cost[_first_of_backward(step.phase)] += self.backward_start
+        cost[_first_of_new_plan(step)] += self.plan
         return np.asarray(cost / self.speed)
 
     def _by_phase(self, phase: np.ndarray[tuple[int], np.dtype[np.int8]]) -> tuple[Floats, Floats]:
@@ -53,6 +60,12 @@ class HostModel:
             [self.forward_call, self.forward_call, self.backward_call, self.optimizer_call, self.forward_call]
         )
         return factor[phase], extra[phase]
+
+
+def _first_of_new_plan(step: Step) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The first call of each attention by cuDNN with a shape that was not seen before."""
+    planned = [i for i, op in enumerate(step.operators) if step.is_new[i] and "cudnn_attention" in op.name]
+    return np.array([np.argmax(step.operator == index) for index in planned], dtype=np.int64)
 
 
 def _first_of_backward(phase: np.ndarray[tuple[int], np.dtype[np.int8]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

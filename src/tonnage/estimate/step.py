@@ -14,6 +14,7 @@ from tonnage.estimate.kernels.work import Rules, Work
 from tonnage.program.trace import D2H, H2D, Event, Operator, Trace
 
 _USUAL_LAUNCHES = 8
+_MOST_TURNS = 32
 _COPIED = ("aten::_to_copy", "aten::copy_")
 
 
@@ -22,6 +23,7 @@ class Step:
     """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step. `kept` tells
     which of the calls that the Trace has for this step are here."""
 
+    turns: int  # of the loop, for which these calls stand together
     kept: npt.NDArray[np.bool_]
     operators: tuple[Operator, ...]
     operator: npt.NDArray[np.int64]
@@ -29,8 +31,13 @@ class Step:
     module: npt.NDArray[np.int32]
     views: npt.NDArray[np.int32]
     entered: npt.NDArray[np.int32]
+    host_operators: npt.NDArray[np.int32]  # since the call before, as are the next two
+    host_bytes: npt.NDArray[np.int64]
+    host_random: npt.NDArray[np.int64]
     is_copy: npt.NDArray[np.bool_]
+    is_new: npt.NDArray[np.bool_]  # by operator: never called before this step
     listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
+    rules: Rules
     works: WorkTable
     work_operator: npt.NDArray[np.int64]  # whose work it is, as an index into `operators`
 
@@ -58,7 +65,19 @@ def last_step(trace: Trace) -> Step:
     return step_of(trace, trace.last_step_calls())
 
 
-def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
+def steady_steps(trace: Trace) -> Step:
+    """All steps but the first together, as a benchmark takes the mean of steps 2 to N + 1; the last ones if there are many.
+    Steps differ: in generation the cache grows, some programs do more in every second step."""
+    ends = np.flatnonzero(trace.event_kind == Event.STEP)
+    if len(ends) < 3:
+        return last_step(trace)
+    first = max(len(ends) - 1 - _MOST_TURNS, 0)
+    span = slice(int(ends[first]), int(ends[-1]))
+    calls = trace.event_subject[span][trace.event_kind[span] == Event.CALL]
+    return step_of(trace, calls, len(ends) - 1 - first)
+
+
+def step_of(trace: Trace, calls: npt.NDArray[np.int32], turns: int = 1) -> Step:
     """A step made of these calls. Copies from the host are seen twice, as a copy and as the operator that asked for it:
     the operator is left out."""
     names = np.array([operator.name for operator in trace.operators] or [""])[trace.call_operator[calls]]
@@ -66,22 +85,68 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32]) -> Step:
     kept = ~(after_copy & np.isin(names, _COPIED))
     calls = calls[kept]
     distinct, operator = np.unique(trace.call_operator[calls], return_inverse=True)
-    operators = tuple(trace.operators[index] for index in distinct)
-    rules = Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32)
-    found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
-    return Step(
-        kept=kept,
-        operators=operators,
+    return assemble(
+        operators=tuple(trace.operators[index] for index in distinct),
         operator=operator.astype(np.int64),
         phase=trace.call_phase[calls],
         module=trace.call_module[calls],
         views=trace.call_views[calls],
         entered=trace.call_entered[calls],
+        host_operators=trace.call_host_operators[calls],
+        host_bytes=trace.call_host_bytes[calls],
+        host_random=trace.call_host_random[calls],
+        is_new=_is_new(trace, calls, distinct),
+        footprint=_footprint(trace),
+        rules=Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32),
+        kept=kept,
+        turns=turns,
+    )
+
+
+def assemble(
+    *,
+    operators: tuple[Operator, ...],
+    operator: npt.NDArray[np.int64],
+    phase: npt.NDArray[np.int8],
+    module: npt.NDArray[np.int32],
+    views: npt.NDArray[np.int32],
+    entered: npt.NDArray[np.int32],
+    host_operators: npt.NDArray[np.int32] | None = None,
+    host_bytes: npt.NDArray[np.int64] | None = None,
+    host_random: npt.NDArray[np.int64] | None = None,
+    is_new: npt.NDArray[np.bool_],
+    footprint: float,
+    rules: Rules,
+    kept: npt.NDArray[np.bool_] | None = None,
+    turns: int = 1,
+) -> Step:
+    """A step from its calls, with the works of its operators."""
+    found = [(index, work) for index, op in enumerate(operators) for work in _works(op, rules)]
+    return Step(
+        turns=turns,
+        kept=np.ones(len(operator), dtype=np.bool_) if kept is None else kept,
+        operators=operators,
+        operator=operator,
+        phase=phase,
+        module=module,
+        views=views,
+        entered=entered,
+        host_operators=np.zeros(len(operator), np.int32) if host_operators is None else host_operators,
+        host_bytes=np.zeros(len(operator), np.int64) if host_bytes is None else host_bytes,
+        host_random=np.zeros(len(operator), np.int64) if host_random is None else host_random,
         is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
+        is_new=is_new,
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
-        works=WorkTable.of([work for _, work in found], _footprint(trace)),
+        rules=rules,
+        works=WorkTable.of([work for _, work in found], footprint),
         work_operator=np.array([index for index, _ in found], dtype=np.int64),
     )
+
+
+def _is_new(trace: Trace, calls: npt.NDArray[np.int32], operators: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Which operators (with these very shapes) were not called in earlier steps."""
+    before = trace.call_operator[: int(calls[0])] if len(calls) else trace.call_operator[:0]
+    return np.isin(operators, before, invert=True)
 
 
 def _works(operator: Operator, rules: Rules) -> tuple[Work, ...]:

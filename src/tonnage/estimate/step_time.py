@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tonnage.estimate import copies
 from tonnage.estimate.copies import CopyModel
+from tonnage.estimate.measured import known_seconds
 from tonnage.estimate.step import Step
 from tonnage.estimate.time_model import TimeModel
 from tonnage.estimate.timeline import Floats, Timeline, simulate
@@ -31,6 +33,7 @@ class StepTime:
     timeline: Timeline
     device_seconds: Floats  # of each call
     launch_seconds: Floats  # of the host, for each call
+    measured_share: float  # of the kernels' time, that of operators measured with these very shapes
 
     @property
     def power_watts(self) -> float:
@@ -41,22 +44,33 @@ def time_step(step: Step, gpu: Gpu, model: TimeModel) -> StepTime:
     """A step of the program on this GPU."""
     works = model.kernels.seconds(step.works, gpu)
     joules = float(step.by_operator(model.energy.work_joules(step.works, gpu))[step.operator].sum())
-    kernels = step.by_operator(works)[step.operator]
+    by_operator, known = _with_measured(step, step.by_operator(works), model.measured.get(gpu.name, {}))
+    kernels = by_operator[step.operator]
     kernels *= model.energy.capped_share(gpu, float(kernels.sum()), joules)
     device = kernels + _copy_seconds(step, gpu, model.copies)
     waits = np.array([op.name in (H2D, D2H) and copies.waits(op) for op in step.operators], dtype=np.bool_)
     launches = _host_seconds(step, model)
     timeline = simulate(launches, device, waits[step.operator])
-    busy = float(device.sum())
+    phases = {name: seconds / step.turns for name, seconds in phase_seconds(step, timeline, device).items()}
+    busy = float(device.sum()) / step.turns
     return StepTime(
-        **phase_seconds(step, timeline, device),
-        host_seconds=timeline.host_seconds,
+        **phases,
+        host_seconds=timeline.host_seconds / step.turns,
         busy_seconds=busy,
-        energy_joules=model.energy.step_joules(gpu, timeline.step_seconds, busy, joules),
+        energy_joules=model.energy.step_joules(gpu, phases["step_seconds"], busy, joules / step.turns),
         timeline=timeline,
         device_seconds=device,
         launch_seconds=launches,
+        measured_share=float(known[step.operator].sum() / max(by_operator[step.operator].sum(), 1e-12)),
     )
+
+
+def _with_measured(step: Step, computed: Floats, measured: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Seconds of operators, measured where that is known, and the part of them that is."""
+    found = known_seconds(step.operators, step.rules, measured)
+    known = np.array([np.nan if seconds is None else seconds for seconds in found], dtype=np.float64)
+    has = np.isfinite(known)
+    return np.where(has, known, computed), np.where(has, known, 0.0)
 
 
 def _copy_seconds(step: Step, gpu: Gpu, model: CopyModel) -> Floats:

@@ -2,7 +2,8 @@
 
 # ruff: noqa: N802, N815 - the names are NVML's own
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -26,6 +27,9 @@ class FakeDevice:
     power_limit_watts: float = 700.0
     sm_clock_mhz: int = 345
     max_sm_clock_mhz: int = 1980
+    power_watts: float = 450.0
+    utilisation_percent: int = 90
+    temperature_celsius: int = 55
     unsupported: frozenset[str] = frozenset()
 
 
@@ -40,6 +44,8 @@ class FakeNvml:
     shut_down: bool = False
     NVMLError: type[Exception] = FakeNvmlError
     nvmlMemory_v2: int = 2
+    clock: Callable[[], float] = time.monotonic
+    energy_update_seconds: float = 0.05  # real drivers update the counter every 20 to 100 ms
 
     def nvmlInit(self) -> None:
         if not self.has_driver:
@@ -86,6 +92,17 @@ class FakeNvml:
 
     def nvmlDeviceGetMaxClockInfo(self, device: FakeDevice, _kind: int) -> int:
         return _answer(device, "max_sm_clock_mhz", device.max_sm_clock_mhz)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, device: FakeDevice) -> int:
+        updates = self.clock() // self.energy_update_seconds
+        millijoules = round(updates * self.energy_update_seconds * device.power_watts * 1000)
+        return _answer(device, "power_watts", millijoules)
+
+    def nvmlDeviceGetUtilizationRates(self, device: FakeDevice) -> SimpleNamespace:
+        return SimpleNamespace(gpu=_answer(device, "utilisation_percent", device.utilisation_percent))
+
+    def nvmlDeviceGetTemperature(self, device: FakeDevice, _kind: int) -> int:
+        return _answer(device, "temperature_celsius", device.temperature_celsius)
 
 
 def _answer(device: FakeDevice, question: str, value: int) -> int:

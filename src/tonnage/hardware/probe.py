@@ -11,10 +11,12 @@ from tonnage.hardware.catalogue import match_gpu
 from tonnage.hardware.gpu import Gpu
 
 Handle = Any  # an opaque pointer of NVML
+NVML_CLOCK_SM = 1
+NVML_TEMPERATURE_GPU = 0
 
 
 class Nvml(Protocol):
-    """The part of the `pynvml` module that the probe uses; `FakeNvml` is the other implementation."""
+    """The part of the `pynvml` module that is used here; `FakeNvml` is the other implementation."""
 
     NVMLError: type[Exception]
     nvmlMemory_v2: int
@@ -33,6 +35,9 @@ class Nvml(Protocol):
     def nvmlDeviceGetEnforcedPowerLimit(self, device: Handle, /) -> int: ...
     def nvmlDeviceGetClockInfo(self, device: Handle, kind: int, /) -> int: ...
     def nvmlDeviceGetMaxClockInfo(self, device: Handle, kind: int, /) -> int: ...
+    def nvmlDeviceGetTotalEnergyConsumption(self, device: Handle, /) -> int: ...
+    def nvmlDeviceGetUtilizationRates(self, device: Handle, /) -> Any: ...
+    def nvmlDeviceGetTemperature(self, device: Handle, kind: int, /) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class LocalMachine:
 
 def probe(nvml: Nvml | None = None) -> LocalMachine:
     """Ask the driver; raises `Unreachable` on a machine without one."""
-    nvml = nvml or _import_nvml()
+    nvml = nvml or import_nvml()
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
@@ -77,7 +82,8 @@ def probe(nvml: Nvml | None = None) -> LocalMachine:
         nvml.nvmlShutdown()
 
 
-def _import_nvml() -> Nvml:
+def import_nvml() -> Nvml:
+    """The driver's library by way of `pynvml`."""
     import pynvml  # loads the driver's library, which most machines do not have
 
     module: Nvml = pynvml
@@ -100,7 +106,6 @@ def _read_machine(nvml: Nvml) -> LocalMachine:
 def _read_gpu(nvml: Nvml, index: int) -> LocalGpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     name, memory = nvml.nvmlDeviceGetName(handle), _read_memory(nvml, handle)
-    sm_clock = 1  # NVML_CLOCK_SM
     power_milliwatts = _optional(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
     return LocalGpu(
         index=index,
@@ -113,8 +118,8 @@ def _read_gpu(nvml: Nvml, index: int) -> LocalGpu:
         pcie_generation=_optional(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_lanes=_optional(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         power_limit_watts=None if power_milliwatts is None else power_milliwatts / 1000,
-        sm_clock_mhz=_optional(nvml, nvml.nvmlDeviceGetClockInfo, handle, sm_clock),
-        max_sm_clock_mhz=_optional(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, sm_clock),
+        sm_clock_mhz=_optional(nvml, nvml.nvmlDeviceGetClockInfo, handle, NVML_CLOCK_SM),
+        max_sm_clock_mhz=_optional(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, NVML_CLOCK_SM),
     )
 
 

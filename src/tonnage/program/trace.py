@@ -135,9 +135,13 @@ class Trace:
     call_operator: npt.NDArray[np.int32]
     call_phase: npt.NDArray[np.int8]
     call_module: npt.NDArray[np.int32]
-    # What the host did since the call before: operators that only look at tensors (views), and calls of modules.
+    # What the host did since the call before: operators that only look at tensors (views), calls of modules, operators on
+    # tensors of its own with the bytes that these wrote, and random numbers that it drew.
     call_views: npt.NDArray[np.int32]
     call_entered: npt.NDArray[np.int32]
+    call_host_operators: npt.NDArray[np.int32]
+    call_host_bytes: IntArray
+    call_host_random: IntArray
 
     @cached_property
     def steps(self) -> int:

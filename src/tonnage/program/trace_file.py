@@ -22,8 +22,9 @@ _COLUMNS: Mapping[str, type[np.signedinteger[Any]]] = {
     "event_kind": np.int8, "event_subject": np.int32, "block_bytes": np.int64, "block_category": np.int8,
     "block_module": np.int32, "block_call": np.int32, "call_operator": np.int32, "call_phase": np.int8,
     "call_module": np.int32, "call_views": np.int32, "call_entered": np.int32,
+    "call_host_operators": np.int32, "call_host_bytes": np.int64, "call_host_random": np.int64,
 }  # fmt: skip
-_SINCE_VERSION_2 = ("call_views", "call_entered")
+_HOST_COUNTS = ("call_views", "call_entered", "call_host_operators", "call_host_bytes", "call_host_random")
 # A service reads traces of strangers: no member may unpack to more than this.
 _MOST_BYTES = 1 << 30
 
@@ -143,7 +144,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _columns(archive: zipfile.ZipFile, version: int) -> dict[str, np.ndarray[Any, Any]]:
     """All columns; what the first version did not have counts as nothing."""
-    known = [name for name in _COLUMNS if version > 1 or name not in _SINCE_VERSION_2]
+    known = [name for name in _COLUMNS if version > 1 or name not in _HOST_COUNTS]
     columns = {name: _column(archive, name) for name in known}
     calls = len(columns["call_operator"])
     return columns | {name: np.zeros(calls, _COLUMNS[name]) for name in _COLUMNS if name not in known}
@@ -219,7 +220,7 @@ def _check(trace: Trace) -> None:
     for column in (trace.block_category, trace.block_module, trace.block_call):
         if len(column) != blocks:
             raise ValueError("block columns differ in length")
-    counts = (trace.call_views, trace.call_entered)
+    counts = tuple(getattr(trace, name) for name in _HOST_COUNTS)
     if any(len(column) != calls for column in (trace.call_phase, trace.call_module, *counts)):
         raise ValueError("call columns differ in length")
     if any(len(column) and int(column.min()) < 0 for column in counts):

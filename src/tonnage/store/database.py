@@ -156,12 +156,14 @@ class Database:
                 for row in part:
                     yield environments[row["environment_id"]], row, operators[row["operator_id"]]
 
-    def known_keys(self, environment: Environment, campaign: str | None = None) -> set[str]:
+    def known_keys(
+        self, environment: Environment, campaign: str | None = None, statuses: Iterable[Status] = _FINAL
+    ) -> set[str]:
         """Keys of what need not be run again in this environment: it worked, or there was too little memory."""
         where = queries.where({"campaign": campaign}, environment)
         statement = select(Measurements.key).join(Environments, Environments.id == Measurements.environment_id)
         with self.reading() as connection:
-            return set(connection.execute(statement.where(*where, Measurements.status.in_(_FINAL))).scalars())
+            return set(connection.execute(statement.where(*where, Measurements.status.in_(tuple(statuses)))).scalars())
 
     def counts(self) -> dict[str, int]:
         """Rows in each table."""

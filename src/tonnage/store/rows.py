@@ -84,7 +84,7 @@ class Measurement:
     device_bytes: int | None = None
     power_watts: float | None = None
     energy_joules_step: float | None = None
-    utilisation: float | None = None  # share of time in which a kernel ran, 0..1
+    utilisation: float | None = None  # kernels' own time as a share of the step, 0..1; without kernels the driver's
     sm_clock_mhz: float | None = None
     temperature_celsius: float | None = None
     parameter_count: int | None = None
@@ -93,7 +93,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """One kernel that an operator launches; `position` counts the kernels of the operator."""
+    """One kernel that an operator launches. `position` counts the different kernels of one call.
+
+    An operator may launch the same kernel several times, as those on lists of tensors do: `seconds` is all of one call.
+    """
 
     operator: Operator
     phase: str

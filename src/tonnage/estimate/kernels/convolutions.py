@@ -71,8 +71,14 @@ def _work(
         stride=max(numbers(operator.attributes.get("stride"), 1)),
         channels_last=data.layout == "channels_last" or weight.layout == "channels_last",
         strided=max(numbers(operator.attributes.get("dilation"), 1)) > 1,
-        first_transposed=len(data.shape) != 4,
+        first_transposed=len(data.shape) != 4, images=other.shape[0],
+        side=_side(image if role == "convolution_data" else other),
     )  # fmt: skip
+
+
+def _side(spec: TensorSpec) -> float:
+    """Of a square image with as many pixels; 0 where it is no image."""
+    return float(prod(spec.shape[2:])) ** 0.5 if len(spec.shape) == 4 else 0.0
 
 
 _ROLES = {

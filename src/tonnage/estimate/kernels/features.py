@@ -12,8 +12,8 @@ from tonnage.estimate.kernels.table import Floats, WorkTable
 
 FEATURES = (
     "kind", "arithmetic", "itemsize", "roofline", "compute", "memory", "rows", "columns", "depth", "batch", "launches",
-    "window", "groups", "stride", "first_transposed", "second_transposed", "channels_last", "strided", "rows_even", "columns_even",
-    "depth_even", "fresh", "written", "footprint", "spread", "rows_filled", "columns_filled",
+    "window", "groups", "stride", "first_transposed", "second_transposed", "channels_last", "strided", "rows_even",
+    "columns_even", "depth_even", "fresh", "written", "footprint", "spread", "rows_filled", "columns_filled",
 )  # fmt: skip
 _TILE = 128
 _LARGEST_FOOTPRINT = 1e10

@@ -1,96 +1,91 @@
 """Seconds of works on a GPU: a bounded share of its rates, with tiles and waves, caches and launches.
 
 Every constant is a share of something that the GPU's data sheet states, or a time in clock cycles, so that it means the
-same on a GPU that was never measured.
+same on a GPU that was never measured. The power limit is no matter of single kernels: see energy.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import numpy as np
 
+from tonnage.estimate.kernels.chains import attention_seconds, recurrent_seconds
+from tonnage.estimate.kernels.constants import CLASSES, UNITS, Columns, Constants, classes_of
+from tonnage.estimate.kernels.flows import cold_share, depthwise_seconds, stream_seconds
+from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
+from tonnage.estimate.kernels.tiles import candidates, chosen, only_possible, product_seconds
 from tonnage.estimate.kernels.work import KINDS
 
-# Rows and columns of the tiles that libraries cut products into, largest first.
-TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 32))
-SPLITS = (1, 2, 4, 8, 16, 32)
-LEAST_DEPTH = 128  # a product is not split into pieces less deep
-_TILED = tuple(KINDS.index(kind) for kind in ("product", "convolution", "convolution_data", "convolution_weight"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindConstants:
-    """How well kernels of one kind use a GPU."""
-
-    arithmetic: float = 0.7  # share of the peak rate
-    bandwidth: float = 0.85  # share of the memory's bandwidth
-    cache: float = 0.5  # share of the last-level cache's bandwidth
-    launch_cycles: float = 2000.0  # from the start of a kernel to its end when there is nothing to do
-    tile_overhead: float = 12.0  # rows and columns of a tile that would cost as much as loading its operands
-    depth_overhead: float = 48.0  # depth that would cost as much as filling and emptying the pipeline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constants:
-    """The constants of all kinds, and how much slower or faster single operators are than their kind."""
-
-    kinds: Mapping[str, KindConstants] = field(default_factory=dict)
-    names: Mapping[str, float] = field(default_factory=dict)  # logarithm of the factor
-    resident: float = 0.6  # share of the last-level cache that a program can keep for itself
-
-    def of(self, kind: str) -> KindConstants:
-        return self.kinds.get(kind, _DEFAULT)
-
-
-_DEFAULT = KindConstants()
+Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
 
 
 def seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
     """Seconds of each work when it runs alone at the boost clock."""
-    columns = {
-        name: np.array([getattr(constants.of(kind), name) for kind in KINDS])[table.kind]
-        for name in ("arithmetic", "bandwidth", "cache", "launch_cycles", "tile_overhead", "depth_overhead")
-    }
-    peak = rates.operations[table.arithmetic] * columns["arithmetic"]
-    compute = np.where(np.isin(table.kind, _TILED), _tiled(table, rates, peak, columns), table.operations / peak)
-    memory = dram_bytes(table, rates, constants) / (rates.bandwidth * columns["bandwidth"])
-    cache = table.bytes / (rates.l2_bandwidth * columns["cache"])
+    classes = classes_of(table, rates)
+    columns = constants.columns(classes, rates.library)
+    cold = cold_share(table, rates, constants.resident)
+    busy = np.zeros(len(table))
+    formulas = _FORMULA_OF_CLASS[classes]
+    for index in np.unique(formulas):
+        rows = formulas == index
+        busy[rows] = _FORMULAS[index](table.where(rows), rates, columns.where(rows), cold[rows])
     launch = columns["launch_cycles"] / rates.clock * table.launches
-    effect = np.exp(np.array([constants.names.get(name, 0.0) for name in table.names]))
-    return np.asarray(launch + _overlapped(compute, memory, cache) * effect)
+    return np.asarray(launch + busy * name_factors(table, constants))
 
 
-def _overlapped(*parts: Floats) -> Floats:
-    """The longest of several things that go on at once, and a little more where two are equally long."""
-    return np.asarray(np.sum(np.power(parts, 3), axis=0) ** (1 / 3))
+def name_factors(table: WorkTable, constants: Constants) -> Floats:
+    """How much longer single operators take than others of their class, by name and, where known, by variant."""
+    names = constants.names
+    if not names:
+        return np.ones(len(table))
+    known = [
+        names.get(variant, names.get(name, 0.0)) for name, variant in zip(table.names, variants(table), strict=True)
+    ]
+    return np.asarray(np.exp(np.array(known)))
 
 
-def dram_bytes(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
-    """Bytes that really come from memory: what was just written, and what a small program touches, is still cached."""
-    held = constants.resident * rates.l2_bytes
-    near = table.fresh_bytes + table.written_bytes
-    old = table.read_bytes - table.fresh_bytes
-    return near * _missed(near, held) + old * _missed(np.maximum(table.footprint, near + old), held)
+def variants(table: WorkTable) -> list[str]:
+    """Names with what makes PyTorch choose another kernel: the size of an element and the order of dimensions."""
+    mixed = np.where((table.kind == KINDS.index("pointwise")) & (table.groups > 1), " mixed", "")
+    orders = np.where(table.channels_last, " channels last", np.where(table.strided, " strided", mixed))
+    return [f"{name} {int(size)}{order}" for name, size, order in zip(table.names, table.itemsize, orders, strict=True)]
 
 
-def _missed(size: Floats, held: float) -> Floats:
-    return np.asarray(1 / (1 + (held / np.maximum(size, 1.0)) ** 3))
+def _products(unit: str, kind: str) -> Formula:
+    def formula(table: WorkTable, rates: Rates, columns: Columns, cold: Floats) -> Floats:
+        tiles = candidates(rates.library, unit, kind)
+        each = product_seconds(table, rates, columns, cold, tiles)
+        return chosen(only_possible(table.depth, tiles, each), columns["choice"])
+
+    return formula
 
 
-def _tiled(table: WorkTable, rates: Rates, peak: Floats, columns: Mapping[str, Floats]) -> Floats:
-    """The best of the tilings: whole tiles, whole waves of tiles over the SMs, and the depth cut to fill them."""
-    best = np.full(len(table), np.inf)
-    for rows, width in TILES:
-        reuse = rows * width / (rows + width)
-        efficiency = reuse / (reuse + columns["tile_overhead"])
-        tiles = np.ceil(table.rows / rows) * np.ceil(table.columns / width) * table.batch
-        for split in SPLITS:
-            depth = table.depth / split
-            waves = np.ceil(tiles * split / rates.sms)
-            time = waves * rates.sms * 2.0 * rows * width * (depth + columns["depth_overhead"]) / (peak * efficiency)
-            best = np.where((split == 1) | (depth >= LEAST_DEPTH), np.minimum(best, time), best)
-    return best
+def _convolutions(unit: str) -> Formula:
+    return lambda table, rates, columns, cold: convolution_seconds(table, rates, columns, cold, unit)
+
+
+def _formula_of(name: str) -> str:
+    kind, _, rest = name.partition(".")
+    if kind == "product":
+        return f"{kind}.{rest if rest.endswith('batched') else rest + '.plain'}"
+    if kind.startswith("convolution"):
+        return f"convolution.{rest}"
+    if kind.startswith(("attention", "recurrent")):
+        return kind.split("_")[0]
+    return "stream"
+
+
+_NAMED: dict[str, Formula] = {
+    **{f"product.{unit}.{kind}": _products(unit, kind) for unit in UNITS for kind in ("plain", "batched")},
+    **{f"convolution.{unit}": _convolutions(unit) for unit in UNITS},
+    "convolution.depthwise": depthwise_seconds,
+    "convolution.grouped": _convolutions("half"),
+    "attention": attention_seconds,
+    "recurrent": recurrent_seconds,
+    "stream": stream_seconds,
+}  # fmt: skip
+_FORMULAS = tuple(_NAMED.values())
+_FORMULA_OF_CLASS = np.array([list(_NAMED).index(_formula_of(name)) for name in CLASSES])

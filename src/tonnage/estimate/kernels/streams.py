@@ -78,6 +78,8 @@ def moved(kind: str, operator: Operator, *, depth: int = 1, reads: float | None 
         written_bytes=float(written), itemsize=itemsize(largest), rows=max(largest.numel // depth, 1), depth=depth,
         batch=max(len(inputs) + len(operator.outputs), 1), launches=launches,
         strided=any(is_scattered(spec) for spec in (*inputs, *operator.outputs)),
+        groups=len({spec.dtype for spec in (*inputs, *operator.outputs)}) if kind == "pointwise" else 1,
+        window=1 + any(1 < spec.numel < largest.numel for spec in inputs),
         channels_last=any(spec.layout == "channels_last" for spec in inputs),
     )  # fmt: skip
 
@@ -130,25 +132,28 @@ def _softmax(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
 
 @counts(*_NORMALISATIONS)
 def _normalisation(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_normalised("normalisation", operator, tensors(operator)[0]),)
+    return (_normalised("", operator, tensors(operator)[0]),)
 
 
 @counts(*(f"{name}_backward" for name in _NORMALISATIONS), "batch_norm_backward")
 def _normalisation_backward(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_normalised("normalisation_backward", operator, tensors(operator)[0]),)
+    return (_normalised("_backward", operator, tensors(operator)[0]),)
 
 
-def _normalised(kind: str, operator: Operator, source: TensorSpec) -> Work:
+def _normalised(direction: str, operator: Operator, source: TensorSpec) -> Work:
     """`depth` values share their mean: those of a channel, of a row or of a group."""
     if "batch_norm" in operator.name:
+        kind = "batch_normalisation"
         depth = source.numel // max(source.shape[1] if len(source.shape) > 1 else 1, 1)
     elif "group_norm" in operator.name:
+        kind = "group_normalisation"
         groups = operator.attributes.get("group")
         depth = source.numel // max(source.shape[0] * (groups if isinstance(groups, int) else 1), 1)
     else:
+        kind = "normalisation"
         dims = operator.attributes.get("normalized_shape")
         depth = prod(int(d) for d in dims if isinstance(d, int)) if isinstance(dims, tuple | list) else source.shape[-1]
-    return moved(kind, operator, depth=max(depth, 1))
+    return moved(f"{kind}{direction}", operator, depth=max(depth, 1))
 
 
 @counts(*_GATHERS)
@@ -161,7 +166,32 @@ def _gathers(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
 
 @counts(*_SCATTERS)
 def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (moved("scatter", operator, depth=_row(operator)),)
+    return (
+        moved(
+            "scatter", operator, depth=_row(operator), launches=_SORTING_LAUNCHES if _sorts_indices(operator) else 1.0
+        ),
+    )
+
+
+# Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072
+# rows an embedding's gradient does without.
+_SORTING_LAUNCHES = 12.0
+_MOST_UNSORTED = 3072
+
+
+def _sorts_indices(operator: Operator) -> bool:
+    if operator.name == "aten::embedding_dense_backward":
+        return tensors(operator)[-1].numel > _MOST_UNSORTED
+    return "index_put" in operator.name and operator.attributes.get("accumulate") is True
+
+
+@counts("nll_loss_forward", "nll_loss2d_forward")
+def _picked_losses(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
+    """One value is read for each target, and one block of threads adds them up."""
+    targets = tensors(operator)[1]
+    read = float(targets.nbytes + 32 * targets.numel)  # a value costs a whole sector
+    work = moved("reduction", operator, depth=max(targets.numel, 1), reads=read)
+    return (replace(work, rows=1),)
 
 
 def _row(operator: Operator) -> int:
@@ -181,7 +211,17 @@ def _windows(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     inputs = tensors(operator)
     most = max((spec.numel for spec in (*inputs, *operator.outputs)), default=1)
     least = min((spec.numel for spec in (*inputs[:1], *operator.outputs[:1]) if spec.numel), default=1)
-    return (moved("window", operator, depth=max(most // max(least, 1), 1)),)
+    work = moved("window", operator, depth=max(most // max(least, 1), 1))
+    return (replace(work, groups=_serial(operator, work.depth)),)
+
+
+def _serial(operator: Operator, depth: int) -> int:
+    """Values that one thread works on one after the other: images and channels where pixels are interpolated, the window
+    where it is as large as the program likes."""
+    if "linear" in operator.name or "bicubic" in operator.name:
+        shape = operator.outputs[0].shape if operator.outputs else (1, 1)
+        return max(shape[0] * shape[1], 1) if len(shape) > 2 else 1
+    return depth if "adaptive" in operator.name else 1
 
 
 def lists(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001

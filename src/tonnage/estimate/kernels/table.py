@@ -39,6 +39,8 @@ class WorkTable:
     window: Floats
     groups: Floats
     stride: Floats
+    images: Floats
+    side: Floats
     first_transposed: Flags
     second_transposed: Flags
     channels_last: Flags
@@ -50,6 +52,12 @@ class WorkTable:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def where(self, chosen: Flags | Integers) -> WorkTable:
+        """Some of the works."""
+        columns: dict[str, Any] = {name: getattr(self, name)[chosen] for name in _COLUMNS}
+        names = tuple(np.array(self.names, dtype=object)[chosen])
+        return WorkTable(names=names, **columns)
 
     @classmethod
     def of(cls, works: Sequence[Work], footprint: Sequence[float] | float) -> WorkTable:
@@ -68,6 +76,7 @@ class WorkTable:
 
 _NUMBERS = (
     "operations", "fresh_bytes", "read_bytes", "written_bytes", "itemsize", "rows", "columns", "depth", "batch",
-    "launches", "window", "groups", "stride",
+    "launches", "window", "groups", "stride", "images", "side",
 )  # fmt: skip
 _FLAGS = ("first_transposed", "second_transposed", "channels_last", "strided")
+_COLUMNS = ("kind", "arithmetic", "footprint", *_NUMBERS, *_FLAGS)

@@ -15,8 +15,9 @@ from tonnage.program.trace import DTYPE_BYTES, Attribute, Operator, TensorSpec
 # Kinds of kernels that are modelled alike.
 KINDS = (
     "product", "convolution", "convolution_data", "convolution_weight", "attention", "attention_backward", "recurrent",
-    "recurrent_backward", "pointwise", "movement", "reduction", "normalisation", "normalisation_backward", "softmax",
-    "gather", "scatter", "window", "list", "sort", "fill",
+    "recurrent_backward", "pointwise", "movement", "reduction", "normalisation", "normalisation_backward",
+    "batch_normalisation", "batch_normalisation_backward", "group_normalisation", "group_normalisation_backward",
+    "softmax", "gather", "scatter", "window", "list", "sort", "fill",
 )  # fmt: skip
 _ARITHMETIC = {"float64": "fp64", "complex128": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
@@ -47,6 +48,8 @@ class Work:
     window: int = 1  # elements of a convolution's or a pool's window
     groups: int = 1
     stride: int = 1
+    images: int = 1  # of a convolution, and the side of a square image that has as many pixels as theirs
+    side: float = 0.0
 
     @property
     def bytes(self) -> float:

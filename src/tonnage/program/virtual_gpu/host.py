@@ -30,3 +30,16 @@ def run(func: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dic
         drawn = func([LARGE], **kwargs)
         return drawn.repeat(-(-count // LARGE))[:count].view(args[0])
     return func(*args, **kwargs)
+
+
+_RANDOM = _RANDOM_FILLS | {
+    "aten::randn", "aten::rand", "aten::randint", "aten::randperm", "aten::multinomial", "aten::normal",
+    "aten::bernoulli", "aten::rand_like", "aten::randn_like", "aten::randint_like",
+}  # fmt: skip
+
+
+def cost(name: str, result: Any) -> tuple[int, int]:
+    """Bytes that a host operator wrote, and how many of the numbers were drawn by chance, which takes far longer."""
+    if not isinstance(result, torch.Tensor) or result.layout is not torch.strided:
+        return 0, 0
+    return result.numel() * result.element_size(), result.numel() if name in _RANDOM else 0

@@ -51,7 +51,7 @@ class ModuleStack:
             self.started = True
             self.on_root_enter(module, inputs)
         self._stack.append(index)
-        self._recorder.entered += 1
+        self._recorder.enter()
 
     def _leave(self, module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG002  (torch's signature)
         if self._stack:

@@ -168,14 +168,16 @@ class OperatorMode(TorchDispatchMode):
             with self:
                 return info.composite(*args, **kwargs)
         if info.view:
-            self.recorder.views += 1
+            self.recorder.view()
             return func(*args, **kwargs)
         if info.collective:
             return distributed.collective(func, args)
         tensors = list(tensors_in(args, kwargs))
         virtual = [t for t in tensors if t.is_meta and t.untyped_storage()._cdata in self._live]
         if not virtual and not self._creates(kwargs):
-            return host.run(func, info.name, args, kwargs)
+            result = host.run(func, info.name, args, kwargs)
+            self.recorder.host_operator(*host.cost(info.name, result))
+            return result
         if len(virtual) != len(tensors):
             self._check_devices(info, tensors, virtual)
         result = self._run(info, func, args, kwargs)
@@ -305,6 +307,8 @@ class OperatorMode(TorchDispatchMode):
 
     def note_transfer(self, direction: str, tensor: torch.Tensor, module: int = 0, *, waits: bool = True) -> None:
         """A copy between host and GPU; the host waits for it unless its memory is pinned and it was told not to."""
+        if tensor.numel() == 0:
+            return  # nothing is copied
         attributes = {"pinned": self.pinned.holds(tensor), "waits": waits}
         key = (direction, tuple(tensor.shape), tensor.dtype, *attributes.values())
         index = self._signatures.get(key)

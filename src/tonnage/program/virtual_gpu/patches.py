@@ -410,6 +410,7 @@ class _Limited:
     def __init__(self, iterator: Any, loop: Loop, length: int, pinned: bool) -> None:
         self._iterator = iterator
         self._allowance = loop.batches(length)
+        self._recorder = loop.recorder
         self._pin = loop.operators.pinned.add_all if pinned else lambda batch: None
 
     def __iter__(self) -> Iterator[Any]:
@@ -417,7 +418,11 @@ class _Limited:
 
     def __next__(self) -> Any:
         self._allowance.take()
-        batch = next(self._iterator)
+        self._recorder.is_loading = True
+        try:
+            batch = next(self._iterator)
+        finally:
+            self._recorder.is_loading = False
         self._pin(batch)
         return batch
 

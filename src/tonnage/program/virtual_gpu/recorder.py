@@ -32,8 +32,11 @@ class Recorder:
         self.call_module = array("i")
         self.call_views = array("i")
         self.call_entered = array("i")
-        self.views = 0  # since the last call, as are the modules entered
-        self.entered = 0
+        self.call_host_operators = array("i")
+        self.call_host_bytes = array("q")
+        self.call_host_random = array("q")
+        self.is_loading = False  # a data loader works: in a real run elsewhere, or ahead of time
+        self._forget_host()
         self.operators: list[Operator] = []
         self.modules: list[str] = [""]
         self._module_index: dict[str, int] = {"": 0}
@@ -76,9 +79,29 @@ class Recorder:
         self.call_operator.append(operator)
         self.call_phase.append(phase)
         self.call_module.append(module)
-        self.call_views.append(self.views)
-        self.call_entered.append(self.entered)
-        self.views = self.entered = 0
+        self.call_views.append(self._views)
+        self.call_entered.append(self._entered)
+        self.call_host_operators.append(self._host_operators)
+        self.call_host_bytes.append(self._host_bytes)
+        self.call_host_random.append(self._host_random)
+        self._forget_host()
+
+    # -- what the host does between calls -------------------------------------------------------------------------------
+
+    def view(self) -> None:
+        self._views += not self.is_loading
+
+    def enter(self) -> None:
+        self._entered += 1
+
+    def host_operator(self, nbytes: int, random_numbers: int) -> None:
+        if not self.is_loading:
+            self._host_operators += 1
+            self._host_bytes += nbytes
+            self._host_random += random_numbers
+
+    def _forget_host(self) -> None:
+        self._views = self._entered = self._host_operators = self._host_bytes = self._host_random = 0
 
     def end_step(self) -> None:
         self._event(Event.STEP, self.steps)
@@ -119,9 +142,8 @@ class Recorder:
         events, blocks, calls, self.steps, operators, modules = self._mark
         del self.operators[operators:], self.modules[modules:]
         del self.event_kind[events:], self.event_subject[events:]
-        for calls_column in (self.call_operator, self.call_module, self.call_views, self.call_entered):
-            del calls_column[calls:]
-        del self.call_phase[calls:]
+        for name in ("operator", "phase", "module", "views", "entered", "host_operators", "host_bytes", "host_random"):
+            del getattr(self, f"call_{name}")[calls:]
         for column in (self.block_bytes, self.block_tag, self.block_module, self.block_call, self.block_phase):
             del column[blocks:]
         del self.block_survives[blocks:], self._block_birth[blocks:]
@@ -148,6 +170,9 @@ class Recorder:
             call_module=np.array(self.call_module, dtype=np.int32),
             call_views=np.array(self.call_views, dtype=np.int32),
             call_entered=np.array(self.call_entered, dtype=np.int32),
+            call_host_operators=np.array(self.call_host_operators, dtype=np.int32),
+            call_host_bytes=np.array(self.call_host_bytes, dtype=np.int64),
+            call_host_random=np.array(self.call_host_random, dtype=np.int64),
         )
 
     def _categories(self, training: bool) -> Iterable[Category]:

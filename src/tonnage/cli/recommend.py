@@ -1,0 +1,108 @@
+"""`tonnage recommend`: the smallest configuration that keeps a promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tonnage.estimate.recommend import Configuration, Recommendation
+
+_SHOWN = 5  # alternatives and rejected ones in the table
+
+
+def recommend_command(
+    program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
+    deadline: Annotated[str, typer.Option(help="The run must end within this time, such as 6h or 90min.")] = "",
+    max_gpus: Annotated[int, typer.Option(help="At most so many GPUs.", min=1)] = 1,
+    max_cost: Annotated[float | None, typer.Option(help="The run may cost so many US dollars.")] = None,
+    max_energy: Annotated[float | None, typer.Option(help="The run may use so many kilowatt-hours.")] = None,
+    steps: Annotated[int, typer.Option(help="Steps of the run on one GPU.", min=0)] = 0,
+    epochs: Annotated[float, typer.Option(help="Epochs of the run.", min=0)] = 1.0,
+    samples: Annotated[int, typer.Option(help="Samples in an epoch, where the program does not say.", min=0)] = 0,
+    gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Consider this GPU; may be repeated.")] = None,
+    shard: Annotated[str, typer.Option(help="How several GPUs share the work: ddp, zero1, zero2 or zero3.")] = "ddp",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
+) -> int:
+    """Find the smallest configuration that runs PROGRAM within your limits.
+
+    The upper bound of the estimate has to keep the promise, not only its best value.
+    """
+    from tonnage.api import recommend
+    from tonnage.cli.output import progress
+
+    with progress() as say:
+        answer = recommend(
+            program, arguments=arguments or (), deadline_seconds=_seconds(deadline), most_gpus=max_gpus,
+            most_usd=max_cost, most_kilowatt_hours=max_energy, total_steps=steps, epochs=epochs, samples=samples,
+            gpus=gpu or (), shard=shard, progress=say,
+        )  # fmt: skip
+    if as_json:
+        import json
+
+        print(json.dumps(answer.as_dict()))
+    else:
+        _print(answer)
+    return 0
+
+
+def _seconds(text: str) -> float | None:
+    from tonnage.errors import UsageError
+    from tonnage.hardware.quantities import parse_duration
+
+    if not text:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--deadline {error}") from None
+
+
+def _print(answer: Recommendation) -> None:
+    import sys
+
+    from rich.console import Console
+
+    from tonnage.units import format_seconds
+
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 140)
+    chosen = answer.chosen
+    console.print(
+        f"[bold]{chosen.name}[/bold]: {format_seconds(chosen.seconds.value)}, at most {format_seconds(chosen.seconds.high)}"
+    )
+    console.print(_table((chosen, *answer.alternatives[:_SHOWN]), "keeps the promise"))
+    if answer.rejected:
+        console.print(_table(answer.rejected[:_SHOWN], "does not", reasons=True))
+        more = len(answer.rejected) - _SHOWN
+        if more > 0:
+            console.print(f"and {more} more that do not; --json lists all")
+
+
+def _table(configurations: tuple[Configuration, ...], title: str, *, reasons: bool = False) -> Table:
+    from rich.table import Table
+
+    from tonnage.units import format_bytes, format_seconds
+
+    table = Table(box=None, pad_edge=False, header_style="bold", title=f"\n{title}", title_justify="left")
+    table.add_column("configuration", no_wrap=True)
+    for heading in ("memory", "step", "run", "at most", "energy", "cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("why not" if reasons else "basis")
+    for c in configurations:
+        time = c.estimate.time
+        table.add_row(
+            c.name,
+            format_bytes(c.estimate.device_bytes.value),
+            format_seconds(time.step_seconds.value) if time else "",
+            format_seconds(c.seconds.value),
+            format_seconds(c.seconds.high),
+            f"{c.joules.value / 3.6e6:.3g} kWh",
+            f"{c.usd.value:,.2f} USD" if c.usd else "",
+            "; ".join(c.reasons) if reasons else (time.basis if time else ""),
+        )
+    return table
