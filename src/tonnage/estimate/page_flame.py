@@ -45,7 +45,7 @@ def _tools(tree: Box) -> str:
         f'{choices}</fieldset><label for="find">Find</label> <input id="find" type="search" '
         'placeholder="attn, mlp, norm …" autocomplete="off"> <span id="found" role="status"></span>'
         '<a id="folded" download="step.folded" href="#flame">folded stacks</a></div>'
-        '<nav class="path scripted" id="flame-path" aria-label="Where you are in the graph" hidden></nav>'
+        '<nav class="crumbs scripted" id="flame-path" aria-label="Where you are in the graph" hidden></nav>'
     )
 
 
@@ -86,8 +86,9 @@ def _table(tree: Box) -> str:
         for path, seconds in own
     )
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest"><table class="plain">'
-        '<thead><tr><th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest">'
+        '<table class="plain compact"><thead><tr>'
+        '<th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
 
