@@ -113,6 +113,11 @@ def test_gpus_are_compared_by_time_energy_and_cost_where_known() -> None:
     assert "Cost of" not in shown("timed, without a price")
 
 
+def test_energy_of_a_sample_is_left_out_where_steps_have_several_batches() -> None:
+    assert "Energy of a sample" in shown("timed")
+    assert "Energy of a sample" not in shown("several GPUs")
+
+
 def test_the_best_twenty_are_shown_first() -> None:
     page = render_page(make_timed_report())
     first, rest = page.split('data-quantity="step"')[1].split("<details>")[:2]
