@@ -16,6 +16,8 @@ TILED = ("product", "convolution", "convolution_data", "convolution_weight")
 UNITS = ("simt", "tf32", "half")  # plain units, or tensor cores by the width of their operands
 ATTENTIONS = ("attention", "attention_backward")
 _FP32, _TF32, _HALF = 0, (1,), (2, 3)
+_BATCH = ("batch_normalisation", "batch_normalisation_backward")  # channels are rows, or far apart in channels-last
+_BATCH_KINDS = tuple(KINDS.index(kind) for kind in _BATCH)
 _CONVOLUTIONS = tuple(KINDS.index(kind) for kind in TILED[1:])
 
 
@@ -100,6 +102,7 @@ def _classes() -> tuple[str, ...]:
     tiled = [f"{kind}.{unit}" for kind in (*TILED, *ATTENTIONS) for unit in UNITS]
     batched = [f"product.{unit}.batched" for unit in UNITS]
     grouped = [f"{kind}.{groups}" for groups in ("depthwise", "grouped") for kind in TILED[1:]]
+    grouped += [f"{kind}.channels_last" for kind in _BATCH]
     return (*tiled, *batched, *grouped, *(kind for kind in KINDS if kind not in (*TILED, *ATTENTIONS)))
 
 
@@ -140,6 +143,7 @@ _DEFAULTS: Mapping[str, KindConstants] = {
 }
 _KIND_CLASS = np.array([[CLASSES.index(f"{kind}.{unit}") if f"{kind}.{unit}" in CLASSES else CLASSES.index(kind)
                          for unit in UNITS] for kind in KINDS])  # fmt: skip
+_LAST_CLASS = np.array([CLASSES.index(f"{kind}.channels_last") if kind in _BATCH else 0 for kind in KINDS])
 _GROUPED_CLASS = np.array([[CLASSES.index(f"{kind}.{groups}") if f"{kind}.{groups}" in CLASSES else 0
                             for groups in ("grouped", "depthwise")] for kind in KINDS])  # fmt: skip
 
@@ -154,6 +158,8 @@ def classes_of(table: WorkTable, rates: Rates) -> Integers:
     found = _KIND_CLASS[table.kind, unit[table.arithmetic]]
     batched = (table.kind == 0) & (table.batch > 1)
     found = np.where(batched, CLASSES.index("product.simt.batched") + unit[table.arithmetic], found)
+    last = table.channels_last & np.isin(table.kind, _BATCH_KINDS)
+    found = np.where(last, _LAST_CLASS[table.kind], found)
     grouped = (table.groups > 1) & np.isin(table.kind, _CONVOLUTIONS)
     return np.asarray(np.where(grouped, _GROUPED_CLASS[table.kind, is_depthwise(table).astype(int)], found))
 
