@@ -11,12 +11,8 @@ from tonnage.estimate.kernels.tiles import joined
 from tonnage.estimate.kernels.work import KINDS
 
 # One SM, or a part of it, works on a row at a time; on reductions see `_reduction_steps`.
-_BY_ROWS = tuple(
-    index
-    for index, kind in enumerate(KINDS)
-    if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
-)
-_NORMALISED = tuple(index for index, kind in enumerate(KINDS) if "normalisation" in kind)
+_BY_ROWS = np.array(["normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter") for kind in KINDS])
+_NORMALISED = np.array(["normalisation" in kind for kind in KINDS])
 _SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that one warp keeps in its registers
 _SOFTMAX_ROWS, _NORMALISED_ROWS = 6.0, 16.0  # in flight on an SM, by the size of PyTorch's blocks
 _REDUCTION, _WINDOW, _LIST = KINDS.index("reduction"), KINDS.index("window"), KINDS.index("list")
@@ -57,7 +53,7 @@ def _read_again(table: WorkTable, rates: Rates) -> Floats:
         np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0)
     )
     missed = _missed(in_flight * table.depth * table.itemsize, rates.l2_bytes / rates.sms + rates.l1_bytes)
-    twice = np.isin(table.kind, _NORMALISED) | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
+    twice = _NORMALISED[table.kind] | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
     return np.asarray(twice * missed)
 
 
@@ -67,7 +63,7 @@ def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
     rows = turns * (constants["step_cycles"] + table.depth * constants["row_cycles"])
     uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
     pieces = np.maximum(table.columns / (_ROWS_AT_ONCE * rates.sms), 1.0) * table.depth * constants["row_cycles"]
-    kinds = [np.isin(table.kind, _BY_ROWS), *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST))]
+    kinds = [_BY_ROWS[table.kind], *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST))]
     steps = constants["step_cycles"]
     cycles = [rows * uneven, _reduction_steps(table) * steps, table.groups * steps, pieces * table.groups]
     return np.asarray(np.select(kinds, cycles, default=0.0))
