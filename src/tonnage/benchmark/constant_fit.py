@@ -16,7 +16,7 @@ from tonnage.estimate.kernels.table import Floats, Integers, WorkTable
 
 # Between which values a constant makes sense.
 BOUNDS: Mapping[str, tuple[float, float]] = {
-    "arithmetic": (0.005, 1.6), "bandwidth": (0.02, 1.1), "cache": (0.02, 1.0), "launch_cycles": (300.0, 40000.0),
+    "arithmetic": (0.005, 1.6), "bandwidth": (0.02, 1.05), "cache": (0.02, 1.0), "launch_cycles": (300.0, 40000.0),
     "overlap": (0.02, 1.0), "tile_overhead": (0.5, 100.0), "depth_overhead": (2.0, 800.0), "warp_overhead": (0.05, 6.0),
     "tail": (0.05, 1.0), "split_cycles": (500.0, 60000.0), "choice": (0.02, 0.6), "writes": (0.8, 4.0),
     "pages": (0.005, 2.0), "odd": (0.01, 2.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
@@ -52,6 +52,8 @@ def fields_of(name: str) -> tuple[str, ...]:
         return (*_FLOW, "step_cycles")
     if "normalisation" in kind or kind == "softmax":
         return (*_FLOW, "row_cycles", "step_cycles", "odd", "again")
+    if kind == "list":
+        return (*_FLOW, "row_cycles")
     if kind in ("sort", "gather", "scatter"):
         return (*_FLOW, "row_cycles", "step_cycles", "odd")
     return _FLOW

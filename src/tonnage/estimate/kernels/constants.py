@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,7 +17,9 @@ TILED = ("product", "convolution", "convolution_data", "convolution_weight")
 UNITS = ("simt", "tf32", "half")  # plain units, or tensor cores by the width of their operands
 ATTENTIONS = ("attention", "attention_backward")
 _FP32, _TF32, _HALF = 0, (1,), (2, 3)
-_CONVOLUTIONS = tuple(KINDS.index(kind) for kind in TILED[1:])
+_BATCH = ("batch_normalisation", "batch_normalisation_backward")  # channels are rows, or far apart in channels-last
+_IS_BATCH = np.array([kind in _BATCH for kind in KINDS])
+_IS_CONVOLUTION = np.array([kind in TILED[1:] for kind in KINDS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class Constants:
             name, _, library = key.partition("@")
             if name not in CLASSES or (library and library not in Library.__members__):
                 raise ValueError(f"there is no class of kernels called {key}")
-            if not all(isfinite(value) and value >= 0 for value in astuple(constants)):
+            if not all(isfinite(value) and value >= 0 for value in _VALUES(constants)):
                 raise ValueError(f"the constants of {key} are not all numbers")
         if not all(isfinite(value) for value in (self.resident, *self.names.values())):
             raise ValueError("factors of operators are not all numbers")
@@ -77,7 +80,7 @@ class Constants:
     def columns(self, classes: Integers, library: Library) -> Columns:
         table = np.zeros((len(CLASSES), len(_FIELDS)))
         for index in np.unique(classes):
-            table[index] = astuple(self.of(CLASSES[index], library))
+            table[index] = _VALUES(self.of(CLASSES[index], library))
         return Columns(table[classes])
 
 
@@ -100,11 +103,13 @@ def _classes() -> tuple[str, ...]:
     tiled = [f"{kind}.{unit}" for kind in (*TILED, *ATTENTIONS) for unit in UNITS]
     batched = [f"product.{unit}.batched" for unit in UNITS]
     grouped = [f"{kind}.{groups}" for groups in ("depthwise", "grouped") for kind in TILED[1:]]
+    grouped += [f"{kind}.channels_last" for kind in _BATCH]
     return (*tiled, *batched, *grouped, *(kind for kind in KINDS if kind not in (*TILED, *ATTENTIONS)))
 
 
 CLASSES = _classes()
 _FIELDS = {constant.name: index for index, constant in enumerate(fields(KindConstants))}
+_VALUES = attrgetter(*_FIELDS)
 _HALVES = KindConstants(
     arithmetic=1.22, tile_overhead=19.0, depth_overhead=175.0, warp_overhead=0.93, split_cycles=4450.0, overlap=0.16,
     launch_cycles=5000.0, cache=0.82, odd=1.0,
@@ -140,6 +145,7 @@ _DEFAULTS: Mapping[str, KindConstants] = {
 }
 _KIND_CLASS = np.array([[CLASSES.index(f"{kind}.{unit}") if f"{kind}.{unit}" in CLASSES else CLASSES.index(kind)
                          for unit in UNITS] for kind in KINDS])  # fmt: skip
+_LAST_CLASS = np.array([CLASSES.index(f"{kind}.channels_last") if kind in _BATCH else 0 for kind in KINDS])
 _GROUPED_CLASS = np.array([[CLASSES.index(f"{kind}.{groups}") if f"{kind}.{groups}" in CLASSES else 0
                             for groups in ("grouped", "depthwise")] for kind in KINDS])  # fmt: skip
 
@@ -154,7 +160,9 @@ def classes_of(table: WorkTable, rates: Rates) -> Integers:
     found = _KIND_CLASS[table.kind, unit[table.arithmetic]]
     batched = (table.kind == 0) & (table.batch > 1)
     found = np.where(batched, CLASSES.index("product.simt.batched") + unit[table.arithmetic], found)
-    grouped = (table.groups > 1) & np.isin(table.kind, _CONVOLUTIONS)
+    last = table.channels_last & _IS_BATCH[table.kind]
+    found = np.where(last, _LAST_CLASS[table.kind], found)
+    grouped = (table.groups > 1) & _IS_CONVOLUTION[table.kind]
     return np.asarray(np.where(grouped, _GROUPED_CLASS[table.kind, is_depthwise(table).astype(int)], found))
 
 
