@@ -171,7 +171,20 @@ def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: AR
     work = moved("scatter", operator, depth=_row(operator), launches=launches)
     if operator.name == "aten::embedding_dense_backward":
         work = replace(work, rows=max(tensors(operator)[-1].numel, 1))
-    return (work,)
+    return (work if operator.outputs else _in_place(work, operator),)
+
+
+def _in_place(work: Work, operator: Operator) -> Work:
+    """Only what the indices name is touched."""
+    others = tensors(operator)[1:]
+    if not others:
+        return work
+    values = max(others, key=lambda spec: spec.nbytes)
+    read = float(sum(map(stored_bytes, others)) + values.nbytes)
+    return replace(
+        work, read_bytes=read, fresh_bytes=float(values.nbytes), written_bytes=float(values.nbytes),
+        rows=max(values.numel // work.depth, 1),
+    )  # fmt: skip
 
 
 # Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072
