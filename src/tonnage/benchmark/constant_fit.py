@@ -47,7 +47,7 @@ def fields_of(name: str) -> tuple[str, ...]:
     if kind.startswith("attention"):
         return ("arithmetic", "tile_overhead", "depth_overhead", "tail", "bandwidth", "launch_cycles", "overlap")
     if kind.startswith("recurrent"):
-        return ("arithmetic", "bandwidth", "cache", "launch_cycles", "step_cycles")
+        return ("arithmetic", "tile_overhead", "bandwidth", "cache", "launch_cycles", "step_cycles")
     if kind in ("reduction", "window"):
         return (*_FLOW, "step_cycles")
     if "normalisation" in kind or kind == "softmax":
