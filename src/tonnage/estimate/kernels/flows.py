@@ -78,6 +78,8 @@ def _reduction_steps(table: WorkTable) -> Floats:
 
 
 def depthwise_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:
-    """Convolutions without a product in them: windows at a share of the plain units, or bytes."""
-    compute = table.operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
+    """Convolutions without a product in them: windows at a share of the plain units, or bytes. The gradient of the data
+    goes through whole windows, whatever the stride."""
+    operations = 2.0 * table.rows * table.columns * table.depth * table.batch
+    compute = operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
     return joined(compute, stream_seconds(table, rates, constants, cold), constants["overlap"])
