@@ -24,7 +24,7 @@ SCRIPT = """
     ).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(10 ** 9):
-        x, y = torch.randn(BATCH_SIZE, 3, 16, 16).cuda(), torch.randint(0, 5, (BATCH_SIZE,)).cuda()
+        x, y = torch.randn(BATCH_SIZE, 3, 32, 32).cuda(), torch.randint(0, 5, (BATCH_SIZE,)).cuda()
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
         loss.backward()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -45,8 +46,11 @@ def read_model(path: Path) -> TimeModel:
 def load_model(content: bytes, name: str) -> TimeModel:
     try:
         return TimeModel.from_dict(json.loads(gzip.decompress(content)))
-    except (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError):
-        raise InvalidFile(f"{name} is not a time model of this version", "fit it again: tonnage fit") from None
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError):
+        raise InvalidFile(
+            f"{name} is not a time model of this version",
+            "fit it again: tonnage fit; or remove it, and the package's own counts",
+        ) from None
 
 
 def write_model(model: TimeModel, path: Path) -> None:

@@ -10,9 +10,11 @@ from rich.text import Text
 
 from tonnage.estimate.batches import format_batch
 from tonnage.estimate.estimate import Estimate, Report, TimeEstimate, operation
-from tonnage.units import format_bytes, format_seconds
+from tonnage.estimate.page_text import WAITS
+from tonnage.units import format_bytes, format_joules, format_seconds
 
 _BAR = 10
+_NEGLIGIBLE = 1e-3  # parts of a step that are not worth a word
 _COLOURS = {
     "parameters": "blue", "gradients": "cyan", "optimizer_state": "magenta", "activations": "green", "inputs": "yellow",
     "temporaries": "bright_black", "workspace": "red", "context": "white",
@@ -22,9 +24,9 @@ _COLOURS = {
 def print_report(report: Report) -> None:
     # A pipe has no width: give the table room instead of cutting it at 80 columns.
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 160)
-    console.print(_headline(report))
+    console.print(_headline(report), soft_wrap=True)
     if report.estimates:
-        console.print(_peak(_reference(report)))
+        console.print(_peak(_reference(report)), soft_wrap=True)
         _print_step(console, _reference(report))
     console.print(_gpus(report))
     for other in report.sweep:
@@ -35,20 +37,19 @@ def print_report(report: Report) -> None:
 
 
 def _headline(report: Report) -> Text:
-    fitting = [e for e in report.estimates if e.fits]
+    fitting = {e.gpu: e.usable_bytes for e in report.estimates if e.fits}
+    asked = {e.gpu for e in report.estimates}
     batch = f", batch {report.batch}" if report.batch else ""
     text = Text.assemble(
         (report.program, "bold"),
         f"  {report.mode}{batch}, {report.parameter_count / 1e6:,.1f} M parameters, {report.steps_traced} steps followed\n",
     )
     if not fitting:
-        return text.append(
-            "does not fit\n" if len(report.estimates) == 1 else "fits on none of the GPUs\n", style="bold red"
-        )
-    if len(report.estimates) == 1:
+        return text.append("does not fit\n" if len(asked) == 1 else "fits on none of the GPUs\n", style="bold red")
+    if len(asked) == 1:
         return text.append("fits\n", style="green")
-    smallest = min(fitting, key=lambda e: e.usable_bytes)
-    return text.append(f"fits on {len(fitting)} of {len(report.estimates)} GPUs; the smallest is {smallest.gpu}\n")
+    smallest = min(fitting, key=lambda name: fitting[name])
+    return text.append(f"fits on {len(fitting)} of {len(asked)} GPUs; the smallest is {smallest}\n")
 
 
 def _reference(report: Report) -> Estimate:
@@ -76,16 +77,16 @@ def _print_step(console: Console, estimate: Estimate) -> None:
     if time is None:
         return
     parts = {
-        "forward": time.forward_seconds, "backward": time.backward_seconds, "optimizer": time.optimizer_seconds,
-        "copies to the GPU": time.h2d_seconds, "copies to the host": time.d2h_seconds,
+        "forward": time.forward_seconds.value, "backward": time.backward_seconds.value,
+        "optimizer": time.optimizer_seconds.value, "copies to the GPU": time.h2d_seconds.value,
+        "copies to the host": time.d2h_seconds.value, "waiting for other GPUs": time.network_seconds,
     }  # fmt: skip
-    shown = ", ".join(f"{name} {format_seconds(part.value)}" for name, part in parts.items() if part.value > 0)
-    waits = {"GPU": "the GPU is busy", "host": "the GPU waits for the host", "copies": "copies bound it"}.get(
-        time.bound_by
-    )
+    whole = time.step_seconds.value
+    shown = ", ".join(f"{name} {format_seconds(part)}" for name, part in parts.items() if part > _NEGLIGIBLE * whole)
     console.print(
-        f"a step on {estimate.gpu}: {format_seconds(time.step_seconds.value)} = {shown}; {waits} "
-        f"({time.utilisation:.0%} busy), {time.energy_joules_step.value:.3g} J\n"
+        f"a step on {_name(estimate)}: {format_seconds(whole)} ({shown}); {WAITS[time.bound_by]}, "
+        f"kernels run for {time.utilisation:.0%} of it; {format_joules(time.energy_joules_step.value)}\n",
+        soft_wrap=True,
     )
 
 
@@ -110,7 +111,7 @@ def _gpus(report: Report) -> Table:
         table.add_column("where it fails")
     for estimate in sorted(report.estimates, key=lambda e: (e.usable_bytes, e.gpu, e.gpu_count)):
         row: list[str | Text] = [
-            estimate.gpu if estimate.gpu_count == 1 else f"{estimate.gpu_count} x {estimate.gpu}",
+            _name(estimate),
             Text("yes", style="green") if estimate.fits else Text("no", style="red"),
             format_bytes(estimate.device_bytes.value),
             format_bytes(estimate.device_bytes.high),
@@ -127,6 +128,10 @@ def _gpus(report: Report) -> Table:
             row.append(format_batch(estimate.max_batch))
         table.add_row(*row, *([_failure(estimate)] if fails else []))
     return table
+
+
+def _name(estimate: Estimate) -> str:
+    return estimate.gpu if estimate.gpu_count == 1 else f"{estimate.gpu_count} x {estimate.gpu}"
 
 
 def _time(time: TimeEstimate | None) -> list[str | Text]:
