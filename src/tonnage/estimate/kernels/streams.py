@@ -170,7 +170,8 @@ def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: AR
     launches = _SORTING_LAUNCHES if _sorts_indices(operator) else 1.0
     work = moved("scatter", operator, depth=_row(operator), launches=launches)
     if operator.name == "aten::embedding_dense_backward":
-        work = replace(work, rows=max(tensors(operator)[-1].numel, 1))
+        count = max(tensors(operator)[-1].numel, 1)  # without sorting, each row is compared with all indices in turn
+        work = replace(work, rows=count, groups=1 if launches > 1 else count)
     return (work if operator.outputs else _in_place(work, operator),)
 
 
@@ -187,9 +188,9 @@ def _in_place(work: Work, operator: Operator) -> Work:
     )  # fmt: skip
 
 
-# Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072
+# Where several gradients may belong to one row, PyTorch sorts the indices first: counted on an H200. Up to 3,072
 # rows an embedding's gradient does without.
-_SORTING_LAUNCHES = 12.0
+_SORTING_LAUNCHES = 31.0
 _MOST_UNSORTED = 3072
 
 
