@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import zlib
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -64,4 +65,5 @@ def write_model(model: TimeModel, path: Path) -> None:
     except OSError as error:
         raise UsageError(f"the time model cannot be written to {path}: {error.strerror}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a folder that is none
+            partial.unlink()
