@@ -21,7 +21,9 @@ from tonnage.errors import InvalidFile, UsageError
 from tonnage.estimate.host_time import HostModel
 from tonnage.estimate.time_model import Spreads, TimeModel
 
-OWN = TimeModel(host=HostModel(operators={"aten::mm": 1e-5}, speed=2.0), spreads=Spreads(factors={"calibrated": {"x": 1.0}}))
+OWN = TimeModel(
+    host=HostModel(operators={"aten::mm": 1e-5}, speed=2.0), spreads=Spreads(factors={"calibrated": {"x": 1.0}})
+)
 
 
 def packed(plain: Any) -> bytes:
@@ -81,9 +83,7 @@ def test_ones_own_model_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert current_model() is shipped_model()
 
 
-def test_without_the_variable_it_lies_in_the_users_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_variable_it_lies_in_the_users_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TONNAGE_TIME_MODEL", raising=False)
     assert own_model_path().name == "time-model.json.gz"
     assert "tonnage" in own_model_path().parts

@@ -47,7 +47,9 @@ def test_scores_are_shares(scores: list[dict[str, Any]]) -> None:
 
 
 def test_the_kernel_model_finds_the_law_again(scores: list[dict[str, Any]]) -> None:
-    step = next(s for s in scores if (s["model"], s["family"], s["quantity"]) == ("kernel model", "all", "step_seconds"))
+    step = next(
+        s for s in scores if (s["model"], s["family"], s["quantity"]) == ("kernel model", "all", "step_seconds")
+    )
     assert step["median"] < 0.1
 
 

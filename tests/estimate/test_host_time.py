@@ -59,7 +59,9 @@ def test_what_happens_between_calls_counts_for_the_next() -> None:
 
 def test_attention_by_cudnn_is_planned_anew_for_every_shape() -> None:
     tensor = TensorSpec((1, 8, 16, 64), "float16")
-    known, new = (Operator("aten::_scaled_dot_product_cudnn_attention", (tensor,) * 3, (tensor,), {"n": n}) for n in (1, 2))
+    known, new = (
+        Operator("aten::_scaled_dot_product_cudnn_attention", (tensor,) * 3, (tensor,), {"n": n}) for n in (1, 2)
+    )
     step = last_step(trace_of([(known, Phase.FORWARD)], [(known, Phase.FORWARD), (new, Phase.FORWARD)]))
     assert step.is_new.tolist() == [False, True]
     first, second = HostModel().seconds(step)

@@ -15,7 +15,15 @@ from tonnage.program.trace import Phase
 
 H200, L4 = find_gpu("H200"), find_gpu("L4")
 PARTS = ("forward_seconds", "backward_seconds", "optimizer_seconds", "h2d_seconds", "d2h_seconds")
-KINDS = (product(64), product(2048), relu(64), relu(4096), copy_to_gpu(4 << 20), copy_to_gpu(64, waits=False), copy_to_host(4))
+KINDS = (
+    product(64),
+    product(2048),
+    relu(64),
+    relu(4096),
+    copy_to_gpu(4 << 20),
+    copy_to_gpu(64, waits=False),
+    copy_to_host(4),
+)
 PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.COPY)
 
 

@@ -54,6 +54,18 @@ def family_of(size: Callable[[int], int], *batches: int) -> Family:
     return family
 
 
+def with_epoch(batch: int, steps: int) -> Trace:
+    trace = trace_at(batch)
+    return replace(trace, origin=replace(trace.origin, epoch_steps=steps))
+
+
+@pytest.mark.parametrize(("steps", "expected"), [((100, 50), 25), ((100, 100), 100), ((0, 0), 0)])
+def test_an_epoch_has_fewer_steps_at_a_larger_batch(steps: tuple[int, int], expected: int) -> None:
+    family = Family.span(with_epoch(8, steps[0]), with_epoch(16, steps[1]))
+    assert family is not None
+    assert family.at(32).origin.epoch_steps == expected
+
+
 # -- a program that scales ------------------------------------------------------------------------------------------------
 
 
