@@ -15,7 +15,9 @@ from pathlib import Path
 from configurations import CONFIGURATIONS
 from time_rows import measured, measured_rows, trace_of
 
+from tonnage.benchmark.fit_copies import read_copies
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
+from tonnage.benchmark.measured_operators import measured_operators
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.benchmark.time_models import write_model
 from tonnage.estimate.step import steady_steps
@@ -47,7 +49,9 @@ def program_samples(measurements: Path, traces: Path, split: str) -> list[StepSa
                 forward_seconds=values["forward_seconds"],
                 backward_seconds=values["backward_seconds"],
                 optimizer_seconds=values["optimizer_seconds"],
-                busy_seconds=sum(seconds for kind, seconds in row["busy_seconds"].items() if kind not in ("h2d", "d2h")),
+                busy_seconds=sum(
+                    seconds for kind, seconds in row["busy_seconds"].items() if kind not in ("h2d", "d2h")
+                ),
                 energy_joules=values["energy_joules_step"],
                 energy_step_seconds=row.get("power_step_seconds"),
             )
@@ -66,6 +70,7 @@ def main() -> None:
     started = time.monotonic()
     with open_database(options.database, create=False) as database:
         kernels, operators = read_kernels(database), read_operator_costs(database)
+        known, copies = measured_operators(database), read_copies(database)
         points = [] if options.without_points else read_steps(database)
     programs = program_samples(options.measured, options.traces, "tune")
     fitted = {
@@ -73,7 +78,7 @@ def main() -> None:
         "steps": len(points) + len(programs),
     }  # fmt: skip
     model = fit_time_model(
-        kernels, [*points, *programs], operators, TimeModel(), fitted=fitted,
+        kernels, [*points, *programs], operators, TimeModel(), fitted=fitted, measured=known, copies=copies,
         progress=lambda text: print(f"{time.monotonic() - started:6.1f} s  {text}", flush=True),
     )  # fmt: skip
     print(f"{time.monotonic() - started:6.1f} s  host {model.host.__class__.__name__}:")

@@ -47,8 +47,19 @@ class Measured:
     has_host: bool = True  # do latencies include the launch?
 
     def take(self, chosen: np.ndarray) -> Measured:
-        tiles = self.tiles and Tiles(*(column[chosen] for column in (self.tiles.rows, self.tiles.columns, self.tiles.slices, self.tiles.split)))
-        return Measured(self.operator, self.gpu, self.rates, self.table.where(chosen), self.seconds[chosen], self.position[chosen], tiles, self.has_host)
+        tiles = self.tiles and Tiles(
+            *(column[chosen] for column in (self.tiles.rows, self.tiles.columns, self.tiles.slices, self.tiles.split))
+        )
+        return Measured(
+            self.operator,
+            self.gpu,
+            self.rates,
+            self.table.where(chosen),
+            self.seconds[chosen],
+            self.position[chosen],
+            tiles,
+            self.has_host,
+        )
 
     def sample(self, count: int, seed: int) -> Measured:
         order = np.random.default_rng(seed).permutation(len(self.seconds))
@@ -88,7 +99,15 @@ def _measured(operator: str, gpu: Gpu, rows: list, chosen: np.ndarray) -> Measur
     works = [work_of(operator, rows[index][1]) for index in chosen]
     table = WorkTable.of([work for work, _ in works], [footprint for _, footprint in works])
     seconds = np.array([rows[index][0] for index in chosen])
-    return Measured(operator, gpu, Rates.of(gpu), table, seconds, chosen / len(rows), _tiles(operator, [rows[index] for index in chosen]))
+    return Measured(
+        operator,
+        gpu,
+        Rates.of(gpu),
+        table,
+        seconds,
+        chosen / len(rows),
+        _tiles(operator, [rows[index] for index in chosen]),
+    )
 
 
 def work_of(operator: str, dims: dict[str, int]) -> tuple[Work, float]:
@@ -126,7 +145,9 @@ def _convolution(dims: dict[str, int]) -> tuple[Work, float]:
     batch, channels, filters, side = dims["b"], dims["input_channel"], dims["output_channel"], dims["input_size"]
     window, stride = dims["kernel_size"], dims["stride"]
     out = (side + 2 * dims["padding"] - window) // stride + 1
-    image, weight, result = (4.0 * n for n in (batch * channels * side**2, channels * filters * window**2, batch * filters * out**2))
+    image, weight, result = (
+        4.0 * n for n in (batch * channels * side**2, channels * filters * window**2, batch * filters * out**2)
+    )
     work = Work(
         kind="convolution", name="conv", operations=2.0 * batch * out**2 * filters * channels * window**2, read_bytes=image + weight,
         written_bytes=result, rows=batch * out**2, columns=filters, depth=channels * window**2, window=window**2, stride=stride,

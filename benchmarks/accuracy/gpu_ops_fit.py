@@ -20,7 +20,14 @@ from tonnage.estimate.kernels.rates import Library
 from tonnage.estimate.kernels.table import Floats
 from tonnage.estimate.kernels.tiles import Tiles, candidates, chosen, only_possible, product_seconds
 
-CLASS_OF = {"linear": "product.simt", "bmm": "product.simt.batched", "bf16": "product.half", "conv": "convolution.simt", "softmax": "softmax", "ln": "normalisation"}
+CLASS_OF = {
+    "linear": "product.simt",
+    "bmm": "product.simt.batched",
+    "bf16": "product.half",
+    "conv": "convolution.simt",
+    "softmax": "softmax",
+    "ln": "normalisation",
+}
 EXTRA_BOUNDS = {"host_share": (0.1, 1.0), "picojoules": (0.3, 60.0)}
 # Energy of an operation relative to the fitted one, by architecture: the usual gain of a process node, for plain units and tensor cores.
 NODE = {
@@ -56,7 +63,11 @@ def class_of(operator: str) -> str:
 def fitted_names(operator: str) -> tuple[str, ...]:
     if operator in ELEMENTWISE:
         return ("bandwidth", "host_share")
-    names = tuple(name for name in fields_of(class_of(operator)) if name not in ("odd",) and (operator == "bf16" or name != "launch_cycles"))
+    names = tuple(
+        name
+        for name in fields_of(class_of(operator))
+        if name not in ("odd",) and (operator == "bf16" or name != "launch_cycles")
+    )
     names = tuple(name for name in names if name != "choice" or operator == "conv")
     return names if operator == "bf16" else (*names, "host_share", *(("picojoules",) if operator == "bmm" else ()))
 
@@ -76,8 +87,17 @@ def decode(name: str, value: float) -> float:
     return float(np.exp(low + (high - low) / (1 + np.exp(-value))))
 
 
+# Where each fit begins. Not the constants that Tonnage ships: those were fitted to all GPUs, the left-out one included.
+_START = {
+    "linear": KindConstants(arithmetic=1.2, tile_overhead=6.0, depth_overhead=30.0, warp_overhead=1.5, tail=0.65, pages=0.4, choice=0.06, writes=1.5, split_cycles=15000.0),
+    "bmm": KindConstants(arithmetic=1.2, tile_overhead=6.0, depth_overhead=12.0, tail=0.75, choice=0.3),
+    "bf16": KindConstants(tile_overhead=14.0, depth_overhead=100.0, odd=0.5, launch_cycles=3500.0),
+    "conv": KindConstants(),
+}  # fmt: skip
+
+
 def start(operator: str) -> Setting:
-    constants = Constants().of(class_of(operator))
+    constants = _START.get(operator, KindConstants())
     if operator == "bf16":
         return Setting(constants, host_share=0.1, picojoules=1.4)
     return Setting(constants)
@@ -86,7 +106,9 @@ def start(operator: str) -> Setting:
 # -- seconds -----------------------------------------------------------------------------------------------------------------
 
 
-def device_seconds(rows: Measured, setting: Setting, libraries: Kernels | None = None, *, known_tiles: bool = False) -> Floats:
+def device_seconds(
+    rows: Measured, setting: Setting, libraries: Kernels | None = None, *, known_tiles: bool = False
+) -> Floats:
     """Seconds on the device, capped. `libraries`: whose kernels to expect, where the GPU's own have not been seen."""
     name = class_of(rows.operator)
     constants = Constants(kinds={name: setting.constants})
@@ -96,7 +118,15 @@ def device_seconds(rows: Measured, setting: Setting, libraries: Kernels | None =
         if known_tiles and rows.tiles is not None:
             busy = _capped_products(rows, setting, columns, cold, rows.tiles)[:, 0]
         else:
-            parts = [np.log(chosen(only_possible(rows.table.depth, tiles, _capped_products(rows, setting, columns, cold, tiles)), columns["choice"])) for tiles in _tile_sets(rows, libraries)]
+            parts = [
+                np.log(
+                    chosen(
+                        only_possible(rows.table.depth, tiles, _capped_products(rows, setting, columns, cold, tiles)),
+                        columns["choice"],
+                    )
+                )
+                for tiles in _tile_sets(rows, libraries)
+            ]
             busy = np.exp(np.mean(parts, axis=0))
     elif rows.operator == "conv":
         busy = _capped_convolutions(rows, setting, columns, cold)
@@ -128,10 +158,17 @@ def single_tiles() -> list[Tiles]:
 def _capped_products(rows: Measured, setting: Setting, columns, cold: Floats, tiles: Tiles) -> Floats:
     seconds = product_seconds(rows.table, rows.rates, columns, cold, tiles)
     table, unit = rows.table, "half" if rows.operator == "bf16" else "simt"
-    whole = np.ceil(table.rows[:, None] / tiles.rows) * tiles.rows * np.ceil(table.columns[:, None] / tiles.columns) * tiles.columns
+    whole = (
+        np.ceil(table.rows[:, None] / tiles.rows)
+        * tiles.rows
+        * np.ceil(table.columns[:, None] / tiles.columns)
+        * tiles.columns
+    )
     small = 1 + (5.0 if unit == "half" else 40.0) / tiles.reuse  # small tiles load more for each operation
     layout = 1.2 if rows.operator == "linear" else 1.0
-    joules = 2.0 * whole * (table.depth * table.batch)[:, None] * small * layout * _joules_operation(rows, setting, unit)
+    joules = (
+        2.0 * whole * (table.depth * table.batch)[:, None] * small * layout * _joules_operation(rows, setting, unit)
+    )
     return capped(seconds, joules + (table.bytes * cold)[:, None] * 45e-12, rows)
 
 
@@ -185,20 +222,33 @@ def host_of(rows: Measured) -> Host:
     if rows.operator != "conv":
         return Host(float(np.quantile(least.seconds, 0.25)))
     sixth = np.floor(least.position * 6)
-    points = [(least.position[sixth == s].mean(), np.quantile(least.seconds[sixth == s], 0.2)) for s in np.unique(sixth)]
+    points = [
+        (least.position[sixth == s].mean(), np.quantile(least.seconds[sixth == s], 0.2)) for s in np.unique(sixth)
+    ]
     slope, base = np.polyfit(*zip(*points, strict=True), 1)
     return Host(max(base, 2e-5), max(slope, 0.0))
 
 
 def typical(hosts: Sequence[Host]) -> Host:
     """To expect on a machine nobody measured: slow hosts are the exception."""
-    return Host(float(np.quantile([h.seconds for h in hosts], 0.25)), float(np.quantile([h.drift for h in hosts], 0.25)))
+    return Host(
+        float(np.quantile([h.seconds for h in hosts], 0.25)), float(np.quantile([h.drift for h in hosts], 0.25))
+    )
 
 
 # -- fits --------------------------------------------------------------------------------------------------------------------
 
 
-def fit(groups: Sequence[tuple[Measured, Host, float]], begin: Setting, *, known_tiles: bool, prior: float = 0.015, most: int = 20, libraries=None, names: tuple[str, ...] = ()) -> Setting:
+def fit(
+    groups: Sequence[tuple[Measured, Host, float]],
+    begin: Setting,
+    *,
+    known_tiles: bool,
+    prior: float = 0.015,
+    most: int = 20,
+    libraries=None,
+    names: tuple[str, ...] = (),
+) -> Setting:
     """Groups are rows, their host and how much they count."""
     names = names or fitted_names(groups[0][0].operator)
     centre = np.array([encode(name, begin.value(name)) for name in names])
@@ -232,7 +282,11 @@ def family_weight(rows: Measured, target: Library) -> float:
 def libraries_for(target: Library, seen: Sequence[Library], operator: str) -> list[Library]:
     """The kernels to expect: the GPU's own where another GPU of its generation was seen, else those of its neighbours."""
     if operator == "linear":
-        return [target if (target == Library.PASCAL) == (Library.PASCAL in seen and target == Library.PASCAL) else Library.VOLTA]
+        return [
+            target
+            if (target == Library.PASCAL) == (Library.PASCAL in seen and target == Library.PASCAL)
+            else Library.VOLTA
+        ]
     return [target] if target in seen else sorted(set(seen))
 
 
@@ -248,15 +302,20 @@ class Calibration:
     libraries: Kernels | None
 
 
-def calibrate(points: Measured, setting: Setting, host: Host, spread: Floats, libraries, hypotheses: Sequence, noise: float = 0.1) -> Calibration:
+def calibrate(
+    points: Measured, setting: Setting, host: Host, spread: Floats, hypotheses: Sequence, noise: float = 0.1
+) -> Calibration:
     """The most probable constants, given how much they differ between GPUs."""
     names = fitted_names(points.operator)
     centre = np.array([encode(name, setting.value(name)) for name in names])
     best = None
     for cost, tried_libraries in hypotheses:
+
         def unpack(values: Floats) -> tuple[Setting, Host]:
             moved = setting.changed(names, centre + spread * values[:-3])
-            return replace(moved, scale=float(np.exp(0.15 * values[-1]))), Host(host.seconds * float(np.exp(0.35 * values[-2])), host.drift * float(np.exp(0.5 * values[-3])))
+            return replace(moved, scale=float(np.exp(0.15 * values[-1]))), Host(
+                host.seconds * float(np.exp(0.35 * values[-2])), host.drift * float(np.exp(0.5 * values[-3]))
+            )
 
         def residuals(values: Floats) -> Floats:
             tried, machine = unpack(values)
@@ -278,7 +337,9 @@ def _plain_minimum(residuals: Callable[[Floats], Floats], size: int) -> Floats:
     return np.asarray(least_squares(residuals, np.zeros(size), max_nfev=10, diff_step=1e-2).x)
 
 
-def informative(rows: Measured, setting: Setting, host: Host, spread: Floats, libraries, count: int, noise: float = 0.1) -> np.ndarray:
+def informative(
+    rows: Measured, setting: Setting, host: Host, spread: Floats, libraries, count: int, noise: float = 0.1
+) -> np.ndarray:
     """Which rows to measure: those that together say most about the constants (greedy D-optimal design). Looks at shapes only."""
     names = fitted_names(rows.operator)
     centre = np.array([encode(name, setting.value(name)) for name in names])
@@ -286,7 +347,9 @@ def informative(rows: Measured, setting: Setting, host: Host, spread: Floats, li
     def predicted(values: Floats) -> Floats:
         machine = Host(host.seconds * float(np.exp(0.35 * values[-2])), host.drift * float(np.exp(0.5 * values[-3])))
         moved = replace(setting.changed(names, centre + spread * values[:-3]), scale=float(np.exp(0.15 * values[-1])))
-        return np.log(total_seconds(rows, device_seconds(rows, moved, libraries), machine.column(rows), moved.host_share))
+        return np.log(
+            total_seconds(rows, device_seconds(rows, moved, libraries), machine.column(rows), moved.host_share)
+        )
 
     size = len(names) + 3
     base = predicted(np.zeros(size))

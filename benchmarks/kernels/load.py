@@ -1,6 +1,6 @@
 """Puts rows that `collect.py` and `collect_points.py` wrote on a machine without a database into one.
 
-    python benchmarks/kernels/load.py DATABASE results/layers-1.jsonl.gz results/points-0.jsonl.gz
+python benchmarks/kernels/load.py DATABASE results/layers-1.jsonl.gz results/points-0.jsonl.gz
 """
 
 from __future__ import annotations
@@ -46,12 +46,17 @@ def kernels(row: dict[str, Any]) -> list[KernelRow]:
         known = found.get(key)
         seconds = Spread(mean + (known.seconds.mean if known else 0.0), deviation)
         place = known.position if known else sum(1 for other in found if other[:3] == key[:3])
-        found[key] = KernelRow(operator=operator(raw), phase=phase, position=place, kernel=kernel, calls=calls, seconds=seconds)
+        found[key] = KernelRow(
+            operator=operator(raw), phase=phase, position=place, kernel=kernel, calls=calls, seconds=seconds
+        )
     return list(found.values())
 
 
 def hosts(row: dict[str, Any]) -> list[HostRow]:
-    return [HostRow(operator=operator(raw), phase=phase, calls=calls, seconds=Spread(mean, dev)) for raw, phase, calls, mean, dev in row["hosts"]]
+    return [
+        HostRow(operator=operator(raw), phase=phase, calls=calls, seconds=Spread(mean, dev))
+        for raw, phase, calls, mean, dev in row["hosts"]
+    ]
 
 
 def layer(row: dict[str, Any]) -> Measurement:

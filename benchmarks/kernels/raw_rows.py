@@ -26,19 +26,38 @@ def read_samples(gpu: str = "H200", folder: Path = RESULTS) -> Iterator[Sample]:
 def _source(record: dict[str, Any], gpu: str) -> Source:
     if "measurement" in record:
         measurement = record["measurement"]
-        return Source(key=measurement["key"], family=measurement["family"], gpu=gpu, footprint=float(measurement["allocated_bytes"] or FLUSHED_BYTES))
-    return Source(key=record["key"], family=record["family"], gpu=gpu, rules=Rules(matmul_tf32=bool(record["structure"].get("tf32", False))))
+        return Source(
+            key=measurement["key"],
+            family=measurement["family"],
+            gpu=gpu,
+            footprint=float(measurement["allocated_bytes"] or FLUSHED_BYTES),
+        )
+    return Source(
+        key=record["key"],
+        family=record["family"],
+        gpu=gpu,
+        rules=Rules(matmul_tf32=bool(record["structure"].get("tf32", False))),
+    )
 
 
 def _row(plain: list[Any]) -> KernelRow:
     operator, phase, position, kernel, calls, mean, deviation = plain
-    return KernelRow(operator=_operator(operator), phase=phase, position=position, kernel=kernel, calls=calls, seconds=Spread(mean, deviation))
+    return KernelRow(
+        operator=_operator(operator),
+        phase=phase,
+        position=position,
+        kernel=kernel,
+        calls=calls,
+        seconds=Spread(mean, deviation),
+    )
 
 
 def _operator(plain: list[Any]) -> Operator:
     name, inputs, outputs, attributes = plain
     fixed = {key: tuple(value) if isinstance(value, list) else value for key, value in attributes.items()}
-    return Operator(name, tuple(_spec(s) for s in inputs), tuple(s for s in map(_spec, outputs) if s is not None), fixed)
+    return Operator(
+        name, tuple(_spec(s) for s in inputs), tuple(s for s in map(_spec, outputs) if s is not None), fixed
+    )
 
 
 def _spec(plain: list[Any] | None) -> TensorSpec | None:

@@ -5,170 +5,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
-from typing import Any
 
 import pytest
+from page_reports import HOSTILE, HOSTILE_REPORT, REPORTS, Checker, make_estimate, make_report, make_tensors
 
 from tonnage import __version__
-from tonnage.estimate.estimate import Estimate, Interval, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report
+from tonnage.estimate.estimate import Report
 from tonnage.estimate.page import render_fragment, render_page
 from tonnage.estimate.page_charts import squarify
-from tonnage.units import GIB, MIB, format_bytes
-
-HOSTILE = "</script><script>alert('x')</script><!-- \" ' & ]]> \x00 \ud800 \u202e é 模型 🚢"
-VOID = {"meta", "input", "br", "hr", "img", "link", "path", "wbr"}
-
-
-def make_moment(**changes: Any) -> OutOfMemoryMoment:
-    moment = OutOfMemoryMoment(
-        step=1, phase="forward", operator="aten::convolution", module="layer4.2.conv2", requested_bytes=98 * MIB,
-        allocated_bytes=3 * GIB, reserved_bytes=3 * GIB + 200 * MIB,
-    )  # fmt: skip
-    return replace(moment, **changes)
-
-
-def make_tensors(count: int = 30, module: str = "") -> tuple[PeakTensor, ...]:
-    kinds = ("activations", "activations", "gradients", "parameters", "optimizer_state", "workspace")
-    return tuple(
-        PeakTensor(
-            bytes=(200 - 5 * number) * MIB, category=kinds[number % 6],
-            module=module or f"layer{number % 4}.{number}.conv", operator="aten::convolution",
-            shape=(64, 256, 56, 56)[: number % 5], dtype="float32",
-        )
-        for number in range(count)
-    )  # fmt: skip
-
-
-CATEGORIES = {
-    "parameters": 700 * MIB, "gradients": 700 * MIB, "optimizer_state": 1400 * MIB, "activations": 1600 * MIB,
-    "inputs": 40 * MIB, "temporaries": 0, "workspace": 200 * MIB, "context": 0,
-}  # fmt: skip
-
-
-def make_estimate(gpu: str = "GPU 24", usable: int = 24 * GIB, need: int = int(5.41 * GIB), **changes: Any) -> Estimate:
-    fits = need * 1.03 <= usable
-    estimate = Estimate(
-        gpu=gpu, fits=fits, basis="specification", peak_allocated_bytes=Interval(need - GIB, need - GIB, need - GIB),
-        peak_reserved_bytes=Interval(need - 700 * MIB, need - 710 * MIB, need - 640 * MIB),
-        device_bytes=Interval(need, int(need * 0.98), int(need * 1.03)), usable_bytes=usable, categories=CATEGORIES,
-        largest=make_tensors(), storage_bytes=98 * MIB, h2d_bytes_step=37 * MIB, d2h_bytes_step=4,
-        out_of_memory=None if fits else make_moment(),
-    )  # fmt: skip
-    return replace(estimate, **changes)
-
-
-def make_curve(points: int = 600, steps: int = 3, gpu: str = "GPU 24") -> MemoryCurve:
-    """Activations rise in the first half of each step and fall in the second; gradients the other way round."""
-    span = max(points // max(steps, 1), 1)
-    wave = [min(i % span, span - i % span) for i in range(points)]
-    phases = [
-        "forward" if i % span < span / 2 else "backward" if i % span < span * 0.9 else "optimizer"
-        for i in range(points)
-    ]
-    categories = {
-        "parameters": (700 * MIB,) * points,
-        "optimizer_state": tuple(1400 * MIB if i >= span else 0 for i in range(points)),
-        "gradients": tuple(700 * MIB * (i % span) // span for i in range(points)),
-        "activations": tuple(3000 * MIB * w // span for w in wave),
-        "workspace": tuple((i * 37 % 5) * 20 * MIB for i in range(points)),
-        "temporaries": (0,) * points,
-    }
-    totals = [sum(values) for values in zip(*categories.values(), strict=True)]
-    ends = tuple(span * (step + 1) - 1 for step in range(steps))
-    peak = totals.index(max(totals)) if totals else 0
-    return MemoryCurve(gpu=gpu, categories=categories, phases=tuple(phases), step_ends=ends, peak=peak)
-
-
-def make_report(**changes: Any) -> Report:
-    sizes = [2 + n * 0.75 for n in range(40)] + [32.0 + 6 * n for n in range(26)]
-    estimates = tuple(make_estimate(f"GPU {n:02}", int(size * GIB)) for n, size in enumerate(sizes))
-    report = Report(
-        program="train.py --batch-size 64", mode="training", steps_traced=3, batch=64, parameter_count=25_557_032,
-        estimates=estimates, curve=make_curve(gpu="GPU 30"), warnings=("The third step was cut short.",),
-        details={"torch_version": "2.11.0", "seed": 3},
-    )  # fmt: skip
-    return replace(report, **changes)
-
-
-HOSTILE_REPORT = make_report(
-    program=HOSTILE,
-    mode=HOSTILE,
-    warnings=(HOSTILE,),
-    details={HOSTILE: HOSTILE, "nested": {"a": [HOSTILE]}},
-    estimates=(
-        make_estimate(HOSTILE, basis=HOSTILE, largest=make_tensors(3, HOSTILE), categories={HOSTILE: GIB}),
-        make_estimate("small", GIB, out_of_memory=make_moment(module=HOSTILE, phase=HOSTILE, operator=HOSTILE)),
-    ),
-    curve=MemoryCurve(gpu=HOSTILE, categories={HOSTILE: (GIB, 2 * GIB)}, phases=(HOSTILE,), step_ends=(0,), peak=1),
-)
-EMPTY_CURVE = MemoryCurve(gpu="x", categories={}, phases=(), step_ends=(), peak=0)
-REPORTS = {
-    "training": make_report(),
-    "hostile": HOSTILE_REPORT,
-    "no curve": make_report(curve=None),
-    "empty curve": make_report(curve=EMPTY_CURVE),
-    "one point": make_report(curve=make_curve(points=1, steps=0)),
-    "all zero": make_report(curve=replace(EMPTY_CURVE, categories={"inputs": (0, 0)}, phases=("", ""))),
-    "ragged curve": make_report(curve=replace(make_curve(), phases=("forward",), step_ends=(9, 999), peak=10_000)),
-    "no steps": make_report(steps_traced=0, batch=None, curve=make_curve(steps=0)),
-    "inference": make_report(
-        mode="inference", curve=MemoryCurve(gpu="x", categories={"parameters": (5, 5), "activations": (1, 9)},
-        phases=("forward", "forward"), step_ends=(1,), peak=1),
-    ),
-    "many steps": make_report(curve=make_curve(steps=150)),
-    "one GPU": make_report(estimates=(make_estimate(),)),
-    "one GPU, too small": make_report(estimates=(make_estimate(usable=2 * GIB),)),
-    "none fits": make_report(estimates=tuple(make_estimate(f"GPU {n}", n * GIB) for n in range(5))),
-    "no GPU": make_report(estimates=(), curve=None, warnings=(), details={}),
-    "nothing at the peak": make_report(estimates=(make_estimate(categories={}, largest=()),)),
-    "long paths": make_report(program="a" * 300, estimates=(make_estimate(largest=make_tensors(5, "encoder." * 38)),)),
-}  # fmt: skip
-
-
-class Checker(HTMLParser):
-    """Fails on tags that do not balance and collects what a reader sees, what runs and what would be loaded."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.scripts: list[tuple[str, str]] = []
-        self.loads: list[str] = []
-        self.ids: list[str] = []
-        self.handlers: list[str] = []
-        self._kind = ""
-        self.feed(text)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "action", "srcset", "data")]
-        self.handlers += [name for name, _ in attrs if name.startswith("on")]
-        self.ids += [values["id"] or ""] if "id" in values else []
-        self._kind = values.get("type") or "javascript"
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 (as it is called)
-        assert tag in VOID, tag
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-        self.texts += [" "] if tag in ("td", "th", "dt", "dd", "p", "li") else []
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "script":
-            self.scripts.append((self._kind, data))
-        elif not self.open or self.open[-1] != "style":
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.texts).split())
+from tonnage.units import GIB, format_bytes
 
 
 @pytest.fixture(params=REPORTS.values(), ids=list(REPORTS))
@@ -222,9 +68,10 @@ def test_texts_of_the_user_are_shown_as_written() -> None:
 
 def test_embedded_data_survives_hostile_names() -> None:
     page = Checker(render_page(HOSTILE_REPORT))
-    (data,) = [json.loads(text) for kind, text in page.scripts if kind == "application/json"]
-    assert data["totals"] == [GIB, 2 * GIB]
-    assert "</script>" in data["places"][0]
+    curve, step = [json.loads(text) for kind, text in page.scripts if kind == "application/json"]
+    assert curve["totals"] == [GIB, 2 * GIB]
+    assert "</script>" in curve["places"][0]
+    assert any("</script>" in name for name in step["names"])
 
 
 def test_every_gpu_is_listed_with_its_need(report: Report) -> None:

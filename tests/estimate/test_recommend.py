@@ -27,11 +27,19 @@ def estimate(
 ) -> Estimate:
     nothing = interval(0.0)
     time = TimeEstimate(
-        basis="specification", bound_by="GPU", step_seconds=interval(step), forward_seconds=nothing,
-        backward_seconds=nothing, optimizer_seconds=nothing, h2d_seconds=nothing, d2h_seconds=nothing, power_watts=interval(100.0),
-        energy_joules_step=interval(joules * count), utilisation=1.0,
+        basis="specification",
+        bound_by="GPU",
+        step_seconds=interval(step),
+        forward_seconds=nothing,
+        backward_seconds=nothing,
+        optimizer_seconds=nothing,
+        h2d_seconds=nothing,
+        d2h_seconds=nothing,
+        power_watts=interval(100.0),
+        energy_joules_step=interval(joules * count),
+        utilisation=1.0,
         cost_usd_hour=None if price is None else Interval(price * count, price * count, price * count),
-    )  # fmt: skip
+    )
     memory = Interval(need, need, need)
     return Estimate(
         gpu=gpu, fits=need <= 16 * GIB, basis="specification", gpu_count=count, peak_allocated_bytes=memory,

@@ -16,12 +16,12 @@ from tonnage.benchmark.step_samples import StepSample
 from tonnage.errors import TonnageError
 from tonnage.estimate.cluster_selection import Criterion
 from tonnage.estimate.model import Prediction, Query
-from tonnage.estimate.time_estimate import describe_time
 from tonnage.estimate.step_time import time_step
+from tonnage.estimate.time_estimate import describe_time
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu, find_gpu
 from tonnage.store.database import Database
-from tonnage.store.rows import Measurement, Status
+from tonnage.store.rows import Measurement, Spread, Status
 
 QUANTITIES = (
     "step_seconds",
@@ -63,7 +63,7 @@ class Case:
 
     def measured(self, quantity: str) -> float | None:
         value = getattr(self.measurement, quantity)
-        return getattr(value, "mean", value)
+        return value.mean if isinstance(value, Spread) else value
 
 
 Predictions = Mapping[str, Prediction]

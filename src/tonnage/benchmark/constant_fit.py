@@ -9,17 +9,17 @@ import numpy as np
 
 from tonnage.benchmark.kernel_samples import Sample
 from tonnage.errors import MissingDependency
-from tonnage.estimate.kernels.constants import CLASSES, Constants, KindConstants, classes_of
+from tonnage.estimate.kernels.constants import CLASSES, PUBLIC, Constants, KindConstants, classes_of
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.roofline import seconds, variants
 from tonnage.estimate.kernels.table import Floats, Integers, WorkTable
 
 # Between which values a constant makes sense.
 BOUNDS: Mapping[str, tuple[float, float]] = {
-    "arithmetic": (0.005, 1.6), "bandwidth": (0.02, 1.1), "cache": (0.02, 1.0), "launch_cycles": (300.0, 40000.0),
+    "arithmetic": (0.005, 1.6), "bandwidth": (0.02, 1.05), "cache": (0.02, 1.0), "launch_cycles": (300.0, 40000.0),
     "overlap": (0.02, 1.0), "tile_overhead": (0.5, 100.0), "depth_overhead": (2.0, 800.0), "warp_overhead": (0.05, 6.0),
     "tail": (0.05, 1.0), "split_cycles": (500.0, 60000.0), "choice": (0.02, 0.6), "writes": (0.8, 4.0),
-    "pages": (0.005, 2.0), "odd": (0.01, 2.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
+    "pages": (0.005, 2.0), "odd": (0.01, 4.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
     "conversion": (0.05, 3.0), "step_cycles": (2.0, 60000.0), "row_cycles": (0.001, 3.0), "again": (0.02, 4.0),
 }  # fmt: skip
 _TILE = (
@@ -47,11 +47,13 @@ def fields_of(name: str) -> tuple[str, ...]:
     if kind.startswith("attention"):
         return ("arithmetic", "tile_overhead", "depth_overhead", "tail", "bandwidth", "launch_cycles", "overlap")
     if kind.startswith("recurrent"):
-        return ("arithmetic", "bandwidth", "cache", "launch_cycles", "step_cycles")
+        return ("arithmetic", "tile_overhead", "bandwidth", "cache", "launch_cycles", "step_cycles")
     if kind in ("reduction", "window"):
         return (*_FLOW, "step_cycles")
     if "normalisation" in kind or kind == "softmax":
         return (*_FLOW, "row_cycles", "step_cycles", "odd", "again")
+    if kind == "list":
+        return (*_FLOW, "row_cycles")
     if kind in ("sort", "gather", "scatter"):
         return (*_FLOW, "row_cycles", "step_cycles", "odd")
     return _FLOW
@@ -112,31 +114,49 @@ def fit_constants(groups: Sequence[Rows], start: Constants | None = None, rounds
         kinds = dict(constants.kinds)
         for index, name in enumerate(CLASSES):
             rows = [part for group in groups if len((part := group.of_class(index)).table)]
-            if sum(len(part.table) for part in rows) >= _least_rows(name):
-                kinds[name] = fit_class(name, rows, replace(constants, kinds=kinds), (start or Constants()).of(name))
+            for key, share in _shares(name, rows).items():
+                if sum(len(group.table) for group in share) >= _least_rows(name):
+                    kinds[key] = fit_class(key, share, replace(constants, kinds=kinds), (start or Constants()).of(name))
         constants = replace(constants, kinds=kinds)
         constants = replace(constants, names=name_factors(groups, replace(constants, names={})))
     return constants
 
 
+def _shares(name: str, rows: Sequence[Rows]) -> dict[str, list[Rows]]:
+    """Which rows decide about which constants: those of a class about all GPUs, unless public latencies of many GPUs
+    have; then only about their own generation of libraries."""
+    if name not in PUBLIC:
+        return {name: list(rows)}
+    shares: dict[str, list[Rows]] = {}
+    for group in rows:
+        shares.setdefault(f"{name}@{group.rates.library.name}", []).append(group)
+    return shares
+
+
 def _least_rows(name: str) -> int:
-    return 2 * len(fields_of(name))
+    return max(10, len(fields_of(name)))
 
 
 def fit_class(
-    name: str, groups: Sequence[Rows], constants: Constants, start: KindConstants, *, prior: float = 0.015, most: int = 15
+    key: str,
+    groups: Sequence[Rows],
+    constants: Constants,
+    start: KindConstants,
+    *,
+    prior: float = 0.015,
+    most: int = 15,
 ) -> KindConstants:
     """The constants of one class: least squares of logarithms, with little weight on outliers and short kernels."""
-    names = fields_of(name)
+    names = fields_of(key.partition("@")[0])
     centre = np.array([encoded(field, getattr(start, field)) for field in names])
 
     def residuals(values: Floats) -> Floats:
-        tried = replace(constants, kinds={**constants.kinds, name: with_values(start, names, values)})
+        tried = replace(constants, kinds={**constants.kinds, key: with_values(start, names, values)})
         parts = [_residuals(group, tried) for group in groups]
         count = sum(len(part) for part in parts)
         return np.concatenate([*parts, prior * np.sqrt(count) * (values - centre)])
 
-    first = np.array([encoded(field, getattr(constants.of(name), field)) for field in names])
+    first = np.array([encoded(field, getattr(constants.kinds.get(key, start), field)) for field in names])
     return with_values(start, names, minimise(residuals, first, most))
 
 
@@ -145,13 +165,13 @@ def _residuals(group: Rows, constants: Constants) -> Floats:
     return np.asarray(np.sqrt(group.weight * weights(group.measured)) * error)
 
 
-def minimise(residuals: Callable[[Floats], Floats], start: Floats, most: int) -> Floats:
+def minimise(residuals: Callable[[Floats], Floats], start: Floats, most: int, robust: float = _ROBUST) -> Floats:
     """Robust least squares."""
     try:
         from scipy.optimize import least_squares
     except ModuleNotFoundError:
         raise MissingDependency("fitting a time model needs the package scipy", "pip install 'tonnage[fit]'") from None
-    found = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST, max_nfev=most, diff_step=1e-3)
+    found = least_squares(residuals, start, loss="soft_l1", f_scale=robust, max_nfev=most, diff_step=1e-3)
     return np.asarray(found.x)
 
 

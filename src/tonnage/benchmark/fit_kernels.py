@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.benchmark.constant_fit import Rows, fit_constants
 from tonnage.benchmark.kernel_samples import Sample
 from tonnage.benchmark.residual_fit import fit_residual
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.estimate.kernels.constants import Constants
 from tonnage.estimate.kernels.model import KernelModel
 from tonnage.estimate.kernels.rates import Rates
@@ -48,11 +48,18 @@ def fit_kernels(samples: Iterable[Sample], start: Constants | None = None) -> Ke
 
 
 def rows_by_gpu(samples: Iterable[Sample]) -> dict[str, Rows]:
-    """By the catalogue's name; samples of GPUs that the catalogue does not know cannot be used."""
+    """By the catalogue's name; samples of GPUs that the catalogue does not know are left out."""
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.gpu, []).append(sample)
-    return {name: Rows.of(group, Rates.of(find_gpu(name))) for name, group in grouped.items()}
+    return {name: Rows.of(group, Rates.of(find_gpu(name))) for name, group in grouped.items() if _is_known(name)}
+
+
+def _is_known(name: str) -> bool:
+    try:
+        return bool(find_gpu(name))
+    except NotFound:
+        return False
 
 
 def _require(found: int) -> None:
@@ -63,7 +70,7 @@ def _require(found: int) -> None:
         )
 
 
-# -- cross-validation -------------------------------------------------------------------------------------------------------
+# -- cross-validation -----------------------------------------------------------------------------------------------------
 
 
 def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants | None = None) -> list[KindError]:
@@ -71,7 +78,7 @@ def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants |
     fold = _folds([sample.key for sample in samples], folds)
     predicted = np.zeros(len(samples))
     for number in range(folds):
-        held = np.flatnonzero(fold == number)
+        held = np.flatnonzero(fold == number).tolist()
         model = fit_kernels((s for s, f in zip(samples, fold, strict=True) if f != number), start)
         predicted[held] = _predict(model, [samples[index] for index in held])
     return errors_by_kind(samples, predicted)
@@ -103,7 +110,7 @@ def _predict(model: KernelModel, samples: Sequence[Sample]) -> Floats:
     predicted = np.zeros(len(samples))
     names = np.array([sample.gpu for sample in samples])
     for name in sorted(set(names)):
-        chosen = np.flatnonzero(names == name)
+        chosen = np.flatnonzero(names == name).tolist()
         gpu = find_gpu(str(name))
         rows = Rows.of([samples[index] for index in chosen], Rates.of(gpu))
         predicted[chosen] = model.seconds(rows.table, gpu)
@@ -130,7 +137,7 @@ def _error(kind: str, error: Floats, measured: Floats) -> KindError:
     )  # fmt: skip
 
 
-# -- a GPU with few samples of its own ----------------------------------------------------------------------------------------
+# -- a GPU with few samples of its own ------------------------------------------------------------------------------------
 
 
 def calibrate(model: KernelModel, samples: Sequence[Sample], gpu: Gpu, **options: float) -> KernelModel:

@@ -35,7 +35,9 @@ def fit_spreads(samples: Sequence[StepSample], model: TimeModel) -> Spreads:
     if power is not None and len(power) >= _LEAST:
         own["power_watts"] = own["energy_joules_step"]
     factors = dict(model.spreads.factors)
-    factors["calibrated"] = {**factors.get("calibrated", {}), **own}
+    # Where shapes were measured the kernels are known better; the host is not, so no narrower bounds are promised.
+    for basis in ("calibrated", "measured"):
+        factors[basis] = {**factors.get(basis, {}), **own}
     return replace(model.spreads, factors=factors)
 
 

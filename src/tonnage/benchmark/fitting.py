@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.benchmark.fit_copies import Copy, fit_copies
 from tonnage.benchmark.fit_energy import fit_energy
 from tonnage.benchmark.fit_host import LEAST_SAMPLES, fit_host
 from tonnage.benchmark.fit_kernels import fit_kernels
@@ -38,11 +39,20 @@ def fit_time_model(
     start: TimeModel,
     *,
     fitted: Mapping[str, Any],
+    measured: Mapping[str, Mapping[str, float]] | None = None,
+    copies: Sequence[Copy] = (),
     progress: Progress = lambda text: None,
 ) -> TimeModel:
-    """All parts, one after the other: each later part takes the earlier ones as given."""
+    """All parts, one after the other: each later part takes the earlier ones as given. `measured` is added as it is."""
     progress(f"fitting kernels to {len(kernels):,} samples")
-    model = replace(start, kernels=fit_kernels(kernels, start.kernels.constants), fitted=fitted)
+    constants = start.kernels.constants
+    model = replace(
+        start,
+        kernels=fit_kernels(kernels, constants),
+        copies=fit_copies(copies, start.copies),
+        measured=measured or {},
+        fitted=fitted,
+    )
     if len(steps) < LEAST_SAMPLES:
         return model
     progress(f"fitting the host to {len(steps)} steps")

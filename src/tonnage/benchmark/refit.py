@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
 
 import numpy as np
 
+from tonnage.benchmark.fit_copies import read_copies
 from tonnage.benchmark.fit_kernels import KindError, errors_by_kind
 from tonnage.benchmark.fit_kernels import _predict as predict_samples
 from tonnage.benchmark.fit_spreads import spread_errors
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
 from tonnage.benchmark.kernel_samples import Sample
+from tonnage.benchmark.measured_operators import measured_operators
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.errors import TonnageError
 from tonnage.estimate.time_model import TimeModel
@@ -59,13 +61,16 @@ def refit(database: Database, current: TimeModel, progress: Progress = lambda te
     )  # fmt: skip
     held_kernels = [sample for sample in kernels if sample.key in judges]
     held_steps = [step for step in steps if step.name in judges]
-    verdict = _verdict(kernels, judges, held_kernels, held_steps, current, taught)
+    verdict = _verdict(kernels, judges, held_kernels, held_steps, replace(current, measured={}), taught)
     progress("fitting to everything")
     fitted = {
         "date": date.today().isoformat(), "gpus": list(verdict.gpus), "kernels": len(kernels), "steps": len(steps),
         "errors": dict(verdict.new),
     }  # fmt: skip
-    return fit_time_model(kernels, steps, operators, current, fitted=fitted), verdict
+    measured = {**current.measured, **measured_operators(database)}
+    copies = read_copies(database)
+    model = fit_time_model(kernels, steps, operators, current, fitted=fitted, measured=measured, copies=copies)
+    return model, verdict
 
 
 def _verdict(

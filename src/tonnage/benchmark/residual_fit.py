@@ -44,7 +44,9 @@ def grow(inputs: Any, target: Any, weight: Any, rounds: int = _ROUNDS) -> Trees:
     try:
         import lightgbm
     except ModuleNotFoundError:
-        raise MissingDependency("learning about one GPU needs the package lightgbm", "pip install 'tonnage[fit]'") from None
+        raise MissingDependency(
+            "learning about one GPU needs the package lightgbm", "pip install 'tonnage[fit]'"
+        ) from None
     grown = lightgbm.train(_SETTINGS, lightgbm.Dataset(inputs, target, weight=weight), rounds)
     return join([nested(tree["tree_structure"]) for tree in grown.dump_model()["tree_info"]])
 

@@ -14,7 +14,7 @@ from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
 from tonnage.estimate.step import last_step, steady_steps
-from tonnage.estimate.step_time import time_step
+from tonnage.estimate.step_time import StepTimer, time_step
 from tonnage.estimate.step_view import StepView, view_step
 from tonnage.estimate.time_estimate import estimate_time
 from tonnage.estimate.time_model import TimeModel
@@ -34,7 +34,7 @@ class Estimator:
         self.trace = trace
         self.time_model = time_model
         self.epoch_steps = epoch_steps or trace.origin.epoch_steps
-        self._step = steady_steps(trace) if time_model is not None else None
+        self._timer = None if time_model is None else StepTimer(steady_steps(trace), time_model)
         self._skeleton = Skeleton(trace)
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
@@ -84,9 +84,7 @@ class Estimator:
                 yield single if count == 1 else shared.estimate(single, gpu, count, memory)
 
     def _time(self, gpu: Gpu) -> TimeEstimate | None:
-        if self.time_model is None or self._step is None:
-            return None
-        return estimate_time(self._step, gpu, self.time_model, epoch_steps=self.epoch_steps)
+        return None if self._timer is None else estimate_time(self._timer, gpu, epoch_steps=self.epoch_steps)
 
     def step_view(self, gpu: Gpu) -> StepView | None:
         """The step on one GPU, to look at."""

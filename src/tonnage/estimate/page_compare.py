@@ -63,7 +63,8 @@ def _quantities(report: Report) -> list[Quantity]:
     quantities.append(Quantity("energy", "Energy of a step", lambda t: t.energy_joules_step, _joules))
     quantities.append(Quantity("epoch-cost", "Cost of an epoch", epoch_cost, _dollars))
     quantities.append(Quantity("cost", "Cost of 1,000 steps", thousand_steps_cost, _dollars))
-    if batch:
+    # With several GPUs a step has several batches: then a sample is not the batch-th part of it.
+    if batch and all(estimate.gpu_count == 1 for estimate in report.estimates):
         quantities.append(
             Quantity("sample", "Energy of a sample", lambda t: _per(t.energy_joules_step, batch), _joules)
         )

@@ -70,7 +70,7 @@
       if (!chain(parentOf(box)).some((above) => above.classList.contains("match"))) total += timeOf(box);
     });
     flame.classList.toggle("searched", wanted !== "");
-    found.textContent = wanted === "" ? "" : `${count} found, ${duration(total)}, ${share(total, timeOf(root))} of the step`;
+    found.textContent = wanted === "" ? "" : !count ? "nothing found" : `${count} found, ${duration(total)}, ${share(total, timeOf(root))} of the step`;
   }
 
   function folded() {

@@ -39,18 +39,19 @@ def flame_section(view: StepView | None) -> str:
 
 def _tools(tree: Box) -> str:
     known = {phase for phase, seconds in zip(PHASES, tree.seconds, strict=True) if seconds > 0}
-    choices = "".join(
-        f'<label><input type="radio" name="flame-phase" value="{phase}"{" checked" if phase == "all" else ""}>{phase}</label>'
-        for phase in ("all", *CHOICES)
-        if phase == "all" or phase in known
-    )
+    choices = "".join(_choice(phase) for phase in ("all", *CHOICES) if phase == "all" or phase in known)
     return (
         '<div class="tools flame-tools scripted" hidden><fieldset class="switch"><legend class="unseen">Phase</legend>'
         f'{choices}</fieldset><label for="find">Find</label> <input id="find" type="search" '
         'placeholder="attn, mlp, norm …" autocomplete="off"> <span id="found" role="status"></span>'
         '<a id="folded" download="step.folded" href="#flame">folded stacks</a></div>'
-        '<nav class="path scripted" id="flame-path" aria-label="Where you are in the graph" hidden></nav>'
+        '<nav class="crumbs scripted" id="flame-path" aria-label="Where you are in the graph" hidden></nav>'
     )
+
+
+def _choice(phase: str) -> str:
+    checked = " checked" if phase == "all" else ""
+    return f'<label><input type="radio" name="flame-phase" value="{phase}"{checked}>{phase}</label>'
 
 
 def _families(box: Box) -> set[str]:
@@ -85,8 +86,9 @@ def _table(tree: Box) -> str:
         for path, seconds in own
     )
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest"><table class="plain">'
-        '<thead><tr><th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="The modules that take longest">'
+        '<table class="plain compact"><thead><tr>'
+        '<th scope="col">time</th><th scope="col">of all</th><th scope="col" class="text">module</th></tr>'
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
 

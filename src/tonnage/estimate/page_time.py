@@ -150,8 +150,9 @@ def _table(view: StepView) -> str:
         for call in view.longest
     )
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="The calls that take longest"><table class="plain">'
-        '<thead><tr><th scope="col">time</th><th scope="col">of the step</th><th scope="col" class="text">operator</th>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="The calls that take longest">'
+        '<table class="plain compact"><thead><tr>'
+        '<th scope="col">time</th><th scope="col">of the step</th><th scope="col" class="text">operator</th>'
         '<th scope="col" class="text">module</th><th scope="col" class="text">phase</th><th scope="col">begins at</th>'
         f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )

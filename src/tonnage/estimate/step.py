@@ -37,6 +37,7 @@ class Step:
     is_copy: npt.NDArray[np.bool_]
     is_new: npt.NDArray[np.bool_]  # by operator: never called before this step
     listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
+    rules: Rules
     works: WorkTable
     work_operator: npt.NDArray[np.int64]  # whose work it is, as an index into `operators`
 
@@ -44,6 +45,15 @@ class Step:
     def more_launches(self) -> npt.NDArray[np.float64]:
         """By operator: launches beyond the few that the cost of an operator includes."""
         return np.asarray(np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0))
+
+    @property
+    def calls(self) -> npt.NDArray[np.int64]:
+        """How often each operator is called."""
+        return np.bincount(self.operator, minlength=len(self.operators))
+
+    def is_called(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which calls are of operators with this name."""
+        return np.array([op.name == name for op in self.operators], dtype=np.bool_)[self.operator]
 
     @property
     def operator_names(self) -> tuple[str, ...]:
@@ -136,6 +146,7 @@ def assemble(
         is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
         is_new=is_new,
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
+        rules=rules,
         works=WorkTable.of([work for _, work in found], footprint),
         work_operator=np.array([index for index, _ in found], dtype=np.int64),
     )

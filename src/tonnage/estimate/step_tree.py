@@ -85,8 +85,8 @@ def _add(node: _Node, path: Sequence[tuple[str, str]], phase: int, seconds: floa
 def _box(name: str, node: _Node, narrow: float) -> Box:
     wide = {key: child for key, child in node.children.items() if sum(child.seconds) >= narrow}
     children = [_box(child_name, child, narrow) for (child_name, _), child in wide.items()]
-    rest = [child for key, child in node.children.items() if key not in wide]
+    rest = {key: child for key, child in node.children.items() if key not in wide}
     if rest:
-        seconds = tuple(sum(parts) for parts in zip(*(child.seconds for child in rest), strict=True))
-        children.append(Box(f"{len(rest)} more" if len(rest) > 1 else "one more", REST, seconds))
+        seconds = tuple(sum(parts) for parts in zip(*(child.seconds for child in rest.values()), strict=True))
+        children.append(Box(f"{len(rest)} more" if len(rest) > 1 else next(iter(rest))[0], REST, seconds))
     return Box(name, node.family, tuple(node.seconds), tuple(children))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from tonnage.estimate.estimate import Interval, TimeEstimate
-from tonnage.estimate.step import Step
-from tonnage.estimate.step_time import StepTime, time_step
+from tonnage.estimate.step_time import StepTime, StepTimer
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 
 # A step in which the GPU works for less than this share is waiting for something else.
 _BUSY_SHARE = 0.8
+_MEASURED_SHARE = 0.95
 
 
-def estimate_time(step: Step, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate | None:
+def estimate_time(timer: StepTimer, gpu: Gpu, *, epoch_steps: int = 0) -> TimeEstimate | None:
     """None for a program that does nothing on a GPU."""
-    if len(step.operator) == 0:
+    if len(timer.step.operator) == 0:
         return None
-    return describe_time(time_step(step, gpu, model), gpu, model, epoch_steps=epoch_steps)
+    return describe_time(timer.on(gpu), gpu, timer.model, epoch_steps=epoch_steps)
 
 
 def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate:
-    basis = "calibrated" if model.kernels.is_calibrated(gpu) else "specification"
+    basis = basis_of(times, gpu, model)
 
     def around(value: float, quantity: str) -> Interval:
         return model.spreads.around(value, basis, quantity)
@@ -42,6 +42,13 @@ def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: i
         epoch_seconds=times_of(step_seconds, epoch_steps) if epoch_steps else None,
         cost_usd_hour=Interval(price, price, price) if price is not None else None,
     )
+
+
+def basis_of(times: StepTime, gpu: Gpu, model: TimeModel) -> str:
+    """`measured` if nearly all of the step's kernels were measured with these very shapes."""
+    if times.measured_share >= _MEASURED_SHARE:
+        return "measured"
+    return "calibrated" if model.kernels.is_calibrated(gpu) else "specification"
 
 
 def bound_by(times: StepTime) -> str:

@@ -11,8 +11,8 @@ from tonnage.estimate.copies import CopyModel
 from tonnage.estimate.energy import EnergyModel
 from tonnage.estimate.estimate import Interval
 from tonnage.estimate.host_time import HostModel
-from tonnage.estimate.kernels.model import KernelModel
 from tonnage.estimate.kernels.constants import Constants
+from tonnage.estimate.kernels.model import KernelModel
 
 VERSION = 1
 # Bounds for a quantity that nobody has measured often enough: a factor of three either way.
@@ -41,6 +41,7 @@ class TimeModel:
     copies: CopyModel = field(default_factory=CopyModel)
     energy: EnergyModel = field(default_factory=EnergyModel)
     spreads: Spreads = field(default_factory=Spreads)
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by GPU and operator, see measured.py
     fitted: Mapping[str, Any] = field(default_factory=dict)  # date, rows, GPUs, errors: for people
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class TimeModel:
             "host": asdict(self.host),
             "copies": asdict(self.copies),
             "energy": asdict(self.energy),
+            "measured": {gpu: dict(known) for gpu, known in self.measured.items()},
             "spreads": {
                 "coverage": self.spreads.coverage,
                 "factors": {basis: dict(factors) for basis, factors in self.spreads.factors.items()},
@@ -63,13 +65,16 @@ class TimeModel:
         """Raises ValueError, TypeError or LookupError where it is no such model."""
         if plain.get("format") != "tonnage-time-model" or plain.get("version") != VERSION:
             raise ValueError("it is not a time model of this version")
-        energy = dict(plain["energy"])
-        energy["picojoules_operation"] = tuple(energy["picojoules_operation"])
         return cls(
             kernels=KernelModel.from_dict(plain["kernels"]),
             host=HostModel(**plain["host"]),
-            copies=CopyModel(**plain["copies"]),
-            energy=EnergyModel(**energy),
+            copies=CopyModel(**{name: _frozen(value) for name, value in plain["copies"].items()}),
+            energy=EnergyModel(**{name: _frozen(value) for name, value in plain["energy"].items()}),
             spreads=Spreads(**plain["spreads"]),
+            measured=plain["measured"],
             fitted=plain["fitted"],
         )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -71,7 +71,8 @@ def _work(
         stride=max(numbers(operator.attributes.get("stride"), 1)),
         channels_last=data.layout == "channels_last" or weight.layout == "channels_last",
         strided=max(numbers(operator.attributes.get("dilation"), 1)) > 1,
-        first_transposed=len(data.shape) != 4, images=other.shape[0], side=_side(image if role == "convolution_data" else other),
+        first_transposed=len(data.shape) != 4, images=other.shape[0],
+        side=_side(image if role == "convolution_data" else other),
     )  # fmt: skip
 
 

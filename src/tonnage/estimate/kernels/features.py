@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from tonnage.estimate.kernels.flows import cold_share
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
+from tonnage.estimate.kernels.work import KINDS
 
 FEATURES = (
     "kind", "arithmetic", "itemsize", "roofline", "compute", "memory", "rows", "columns", "depth", "batch", "launches",
-    "window", "groups", "stride", "first_transposed", "second_transposed", "channels_last", "strided", "rows_even", "columns_even",
-    "depth_even", "fresh", "written", "footprint", "spread", "rows_filled", "columns_filled",
+    "window", "groups", "stride", "first_transposed", "second_transposed", "channels_last", "strided", "rows_even",
+    "columns_even", "depth_even", "fresh", "written", "footprint", "spread", "rows_filled", "columns_filled",
+    "channels", "channels_even", "images", "side", "cold", "intensity",
 )  # fmt: skip
 _TILE = 128
+_WEIGHT = KINDS.index("convolution_weight")
 _LARGEST_FOOTPRINT = 1e10
 
 
@@ -49,6 +53,12 @@ def features(table: WorkTable, rates: Rates, roofline_seconds: Floats) -> Floats
         _log(table.rows * table.columns * table.batch / rates.sms),
         _filled(table.rows),
         _filled(table.columns),
+        _log(table.depth / table.window),
+        _evenness(np.where(table.kind == _WEIGHT, table.columns, table.depth) / table.window),
+        _log(table.images),
+        table.side,
+        cold_share(table, rates, 1.0),
+        _log(table.operations / np.maximum(table.bytes, 1.0)),
     )
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 

@@ -11,13 +11,13 @@ from tonnage.estimate.kernels.tiles import joined
 from tonnage.estimate.kernels.work import KINDS
 
 # One SM, or a part of it, works on a row at a time; on reductions see `_reduction_steps`.
-_BY_ROWS = tuple(
-    index for index, kind in enumerate(KINDS) if "normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter")
-)
-_NORMALISED = tuple(index for index, kind in enumerate(KINDS) if "normalisation" in kind)
+_BY_ROWS = np.array(["normalisation" in kind or kind in ("softmax", "sort", "gather", "scatter") for kind in KINDS])
+_NORMALISED = np.array(["normalisation" in kind for kind in KINDS])
 _SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that one warp keeps in its registers
 _SOFTMAX_ROWS, _NORMALISED_ROWS = 6.0, 16.0  # in flight on an SM, by the size of PyTorch's blocks
-_REDUCTION, _WINDOW = KINDS.index("reduction"), KINDS.index("window")
+_REDUCTION, _WINDOW, _LIST = KINDS.index("reduction"), KINDS.index("window"), KINDS.index("list")
+_SCATTER = KINDS.index("scatter")
+_ROWS_AT_ONCE = 4  # blocks that an SM works on without slowing each other down
 
 
 def dram_bytes(table: WorkTable, rates: Rates, resident: float) -> Floats:
@@ -50,28 +50,47 @@ def stream_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Flo
 def _read_again(table: WorkTable, rates: Rates) -> Floats:
     """Rows are read once for their sum (or maximum) and again for the result: from memory where the rows in flight do not
     fit the caches. The softmax of short rows keeps them in registers."""
-    in_flight = np.minimum(np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0))
+    in_flight = np.minimum(
+        np.where(table.kind == _SOFTMAX, _SOFTMAX_ROWS, _NORMALISED_ROWS), np.maximum(table.rows / rates.sms, 1.0)
+    )
     missed = _missed(in_flight * table.depth * table.itemsize, rates.l2_bytes / rates.sms + rates.l1_bytes)
-    twice = np.isin(table.kind, _NORMALISED) | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
+    twice = _NORMALISED[table.kind] | ((table.kind == _SOFTMAX) & (table.depth > _IN_REGISTERS))
     return np.asarray(twice * missed)
 
 
 def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
     """Cycles of what cannot be done at once, however large the GPU is."""
-    rows = np.ceil(table.rows / rates.sms) * (constants["step_cycles"] + table.depth * constants["row_cycles"])
+    turns = np.maximum(table.rows / (_ROWS_AT_ONCE * rates.sms), 1.0)
+    rows = turns * (constants["step_cycles"] + table.depth * constants["row_cycles"])
     uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
-    steps = np.where(table.kind == _REDUCTION, _reduction_steps(table), np.where(table.kind == _WINDOW, table.groups, 0.0))
-    return np.asarray(np.where(np.isin(table.kind, _BY_ROWS), rows * uneven, steps * constants["step_cycles"]))
+    pieces = np.maximum(table.columns / (_ROWS_AT_ONCE * rates.sms), 1.0) * table.depth * constants["row_cycles"]
+    kinds = [
+        (table.kind == _SCATTER) & (table.groups > 1),
+        _BY_ROWS[table.kind],
+        *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST)),
+    ]
+    steps = constants["step_cycles"]
+    cycles = [
+        table.groups * steps,
+        rows * uneven,
+        _reduction_steps(table) * steps,
+        table.groups * steps,
+        pieces * table.groups,
+    ]
+    return np.asarray(np.select(kinds, cycles, default=0.0))
 
 
 def _reduction_steps(table: WorkTable) -> Floats:
     """How often a thread waits for memory: PyTorch gives a result 512 threads, or 512 over 32 results where the values of
     one lie apart, lets each load 4 values at once, and splits a result over blocks above 256 values per thread."""
     threads = np.where(table.strided, 512 / np.clip(table.rows, 1, 32), 512)
-    return np.asarray(np.minimum(np.ceil(table.depth / threads), 256) / 4)
+    steps = np.minimum(np.ceil(table.depth / threads), 256) / 4
+    return np.asarray(np.where(table.groups > 1, table.groups, steps))
 
 
 def depthwise_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:
-    """Convolutions without a product in them: windows at a share of the plain units, or bytes."""
-    compute = table.operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
+    """Convolutions without a product in them: windows at a share of the plain units, or bytes. The gradient of the data
+    goes through whole windows, whatever the stride."""
+    operations = 2.0 * table.rows * table.columns * table.depth * table.batch
+    compute = operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
     return joined(compute, stream_seconds(table, rates, constants, cold), constants["overlap"])

@@ -99,7 +99,7 @@ def _unfused(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -
     through = table.itemsize * 36 * (squares * channels + channels * table.columns + squares * table.columns)
     passed = (table.bytes + through) / (0.75 * rates.stream)
     launches = _LAUNCHES_LARGE * constants["launch_cycles"] / rates.clock
-    return joined(best, through * cold / rates.stream, constants["overlap"]) + passed + launches
+    return np.asarray(joined(best, through * cold / rates.stream, constants["overlap"]) + passed + launches)
 
 
 def _waves(tiles: Floats, rates: Rates, constants: Columns) -> Floats:

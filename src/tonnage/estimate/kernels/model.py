@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tonnage.estimate.kernels.constants import Constants, KindConstants
 from tonnage.estimate.kernels.features import features
 from tonnage.estimate.kernels.rates import Rates
-from tonnage.estimate.kernels.constants import Constants, KindConstants
 from tonnage.estimate.kernels.roofline import seconds
 from tonnage.estimate.kernels.table import Floats, WorkTable
 from tonnage.estimate.kernels.work import KINDS
@@ -95,6 +95,7 @@ class KernelModel:
             names=plain["names"],
             resident=plain["resident"],
         )
+        constants.check()
         residuals = tuple(
             Residual(
                 gpu=entry["gpu"],

@@ -158,4 +158,7 @@ def _steps_and_batch(inputs: TensorSpec, attributes: Mapping[str, Attribute]) ->
     if len(inputs.shape) == 3:
         first = flag(attributes, "batch_first")
         return (inputs.shape[1], inputs.shape[0]) if first else (inputs.shape[0], inputs.shape[1])
-    return inputs.shape[0], 1  # packed: the tokens of all sequences, one after the other
+    sizes = attributes.get("batch_sizes")
+    if isinstance(sizes, tuple | list) and sizes:  # packed: the tokens of all sequences, step by step
+        return len(sizes), max(inputs.shape[0] // len(sizes), 1)
+    return inputs.shape[0], 1

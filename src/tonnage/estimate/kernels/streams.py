@@ -161,17 +161,36 @@ def _gathers(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     """Only what is picked is read."""
     results = sum(spec.nbytes for spec in operator.outputs)
     indices = sum(spec.nbytes for spec in tensors(operator)[1:])
-    return (moved("gather", operator, reads=float(results + indices), depth=_row(operator)),)
+    work = moved("gather", operator, reads=float(results + indices), depth=_row(operator))
+    return (replace(work, rows=max(sum(spec.numel for spec in operator.outputs) // work.depth, 1)),)
 
 
 @counts(*_SCATTERS)
 def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (moved("scatter", operator, depth=_row(operator), launches=_SORTING_LAUNCHES if _sorts_indices(operator) else 1.0),)
+    launches = _SORTING_LAUNCHES if _sorts_indices(operator) else 1.0
+    work = moved("scatter", operator, depth=_row(operator), launches=launches)
+    if operator.name == "aten::embedding_dense_backward":
+        count = max(tensors(operator)[-1].numel, 1)  # without sorting, each row is compared with all indices in turn
+        work = replace(work, rows=count, groups=1 if launches > 1 else count)
+    return (work if operator.outputs else _in_place(work, operator),)
 
 
-# Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072
+def _in_place(work: Work, operator: Operator) -> Work:
+    """Only what the indices name is touched."""
+    others = tensors(operator)[1:]
+    if not others:
+        return work
+    values = max(others, key=lambda spec: spec.nbytes)
+    read = float(sum(map(stored_bytes, others)) + values.nbytes)
+    return replace(
+        work, read_bytes=read, fresh_bytes=float(values.nbytes), written_bytes=float(values.nbytes),
+        rows=max(values.numel // work.depth, 1),
+    )  # fmt: skip
+
+
+# Where several gradients may belong to one row, PyTorch sorts the indices first: counted on an H200. Up to 3,072
 # rows an embedding's gradient does without.
-_SORTING_LAUNCHES = 12.0
+_SORTING_LAUNCHES = 31.0
 _MOST_UNSORTED = 3072
 
 
@@ -187,7 +206,10 @@ def _picked_losses(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noq
     targets = tensors(operator)[1]
     read = float(targets.nbytes + 32 * targets.numel)  # a value costs a whole sector
     work = moved("reduction", operator, depth=max(targets.numel, 1), reads=read)
-    return (replace(work, rows=1),)
+    return (replace(work, rows=1, groups=max(targets.numel // _LOSS_THREADS, 1)),)
+
+
+_LOSS_THREADS = 32  # PyTorch adds up the losses of a batch with one warp
 
 
 def _row(operator: Operator) -> int:
@@ -232,17 +254,19 @@ def lists(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
         written = first * (lists - 1 if "_fused_" in operator.name else 1)
     size = itemsize(inputs[0]) if inputs else 4
     # One launch takes up to 110 tensors of one list (fewer of several) in pieces of 65,536 elements, 320 at a time.
-    pieces = sum(-(-spec.numel // 65536) for spec in inputs[:length])
+    pieces = sum(-(-spec.numel // _PIECE) for spec in inputs[:length])
     launches = max(length / _TENSORS_PER_LAUNCH.get(lists, 30), pieces / 320, 1.0)
     return (
         Work(
             kind="list", name=operator.name, read_bytes=float(read), written_bytes=float(written), itemsize=size,
-            rows=max(sum(spec.numel for spec in inputs[:length]), 1), columns=1, batch=length, depth=1,
+            rows=max(sum(spec.numel for spec in inputs[:length]), 1), columns=max(pieces, 1), batch=length,
+            depth=max((min(spec.numel, _PIECE) for spec in inputs[:length]), default=1) or 1,
             launches=float(-(-launches // 1)), groups=lists,
         ),
     )  # fmt: skip
 
 
+_PIECE = 65536
 _TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}  # torch's depth_to_max_tensors
 
 

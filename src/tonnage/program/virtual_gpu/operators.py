@@ -307,6 +307,8 @@ class OperatorMode(TorchDispatchMode):
 
     def note_transfer(self, direction: str, tensor: torch.Tensor, module: int = 0, *, waits: bool = True) -> None:
         """A copy between host and GPU; the host waits for it unless its memory is pinned and it was told not to."""
+        if tensor.numel() == 0:
+            return  # nothing is copied
         attributes = {"pinned": self.pinned.holds(tensor), "waits": waits}
         key = (direction, tuple(tensor.shape), tensor.dtype, *attributes.values())
         index = self._signatures.get(key)
