@@ -1,0 +1,29 @@
+"""A second set of programs, of families that are in neither of the other parts. They are measured and compared, and
+nothing is ever tuned by them: no run takes them unless it is asked for with `--split blind`.
+"""
+
+from configurations import configurations_of
+
+BLIND: dict[str, dict[str, str]] = {
+    "inception.py": {
+        "googlenet-b64": "",
+        "googlenet-b384": "--batch-size 384",
+        "googlenet-b256-fp16-channels-last": "--batch-size 256 --amp --channels-last",
+    },
+    "shufflenet.py": {
+        "shufflenet-x05-b16": "--width x0.5 --batch-size 16",
+        "shufflenet-x2-b256-bf16": "--width x2.0 --batch-size 256 --bf16",
+        "shufflenet-x1-b512-inference-half": "--batch-size 512 --inference --half",
+    },
+}
+
+BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
+
+# Arguments that make each program small enough for any machine, for trying it out.
+TINY: dict[str, tuple[str, ...]] = {
+    "inception.py": ("--batch-size 2 --size 64 --classes 10", "--batch-size 2 --size 64 --classes 10 --channels-last"),
+    "shufflenet.py": (
+        "--width tiny --batch-size 2 --res 64",
+        "--width tiny --batch-size 2 --res 64 --inference",
+    ),
+}
