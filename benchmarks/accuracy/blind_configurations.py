@@ -15,6 +15,16 @@ BLIND: dict[str, dict[str, str]] = {
         "shufflenet-x2-b256-bf16": "--width x2.0 --batch-size 256 --bf16",
         "shufflenet-x1-b512-inference-half": "--batch-size 512 --inference --half",
     },
+    "deeplab.py": {
+        "deeplab-b4-321": "--batch-size 4 --crop 321",
+        "deeplab-b8": "",
+        "deeplab-b32-bf16": "--batch-size 32 --bf16",
+    },
+    "fpn_focal.py": {
+        "fpn-b2": "--batch-size 2",
+        "fpn-b16": "--batch-size 16",
+        "fpn-b16-fp16-768": "--batch-size 16 --image-size 768 --fp16",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -26,4 +36,6 @@ TINY: dict[str, tuple[str, ...]] = {
         "--width tiny --batch-size 2 --res 64",
         "--width tiny --batch-size 2 --res 64 --inference",
     ),
+    "deeplab.py": ("--batch-size 2 --crop 65 --width 8 --depths 1 1 1 1",),
+    "fpn_focal.py": ("--batch-size 2 --image-size 128 --width 16 --pyramid 16 --num-classes 5",),
 }
