@@ -25,6 +25,17 @@ BLIND: dict[str, dict[str, str]] = {
         "fpn-b16": "--batch-size 16",
         "fpn-b16-fp16-768": "--batch-size 16 --image-size 768 --fp16",
     },
+    "edsr.py": {
+        "edsr-baseline-b16": "",
+        "edsr-large-b16-x4": "--blocks 32 --feats 256 --factor 4",
+        "edsr-large-b64-fp16": "--batch-size 64 --blocks 32 --feats 256 --fp16",
+        "edsr-enlarge-b2-fp16": "--enlarge --batch-size 2 --fp16",
+    },
+    "stylegan.py": {
+        "stylegan-64-b16-r1": "",
+        "stylegan-128-b32": "--batch-size 32 --size 128 --channels 512 --r1 0",
+        "stylegan-128-b16-r1": "--size 128 --channels 512",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -38,4 +49,9 @@ TINY: dict[str, tuple[str, ...]] = {
     ),
     "deeplab.py": ("--batch-size 2 --crop 65 --width 8 --depths 1 1 1 1",),
     "fpn_focal.py": ("--batch-size 2 --image-size 128 --width 16 --pyramid 16 --num-classes 5",),
+    "edsr.py": (
+        "--batch-size 2 --patch 8 --blocks 1 --feats 8 --factor 4",
+        "--batch-size 1 --blocks 1 --feats 8 --enlarge --frame 16 24",
+    ),
+    "stylegan.py": ("--batch-size 2 --size 16 --style 16 --channels 16",),
 }
