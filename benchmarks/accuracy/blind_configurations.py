@@ -36,6 +36,15 @@ BLIND: dict[str, dict[str, str]] = {
         "stylegan-128-b32": "--batch-size 32 --size 128 --channels 512 --r1 0",
         "stylegan-128-b16-r1": "--size 128 --channels 512",
     },
+    "vqvae.py": {
+        "vqvae-b256": "",
+        "vqvae-128-b128": "--batch-size 128 --size 128",
+        "vqvae-256-b64-bf16": "--batch-size 64 --size 256 --hidden 256 --blocks 4 --codes 1024 --bf16",
+    },
+    "realnvp.py": {
+        "realnvp-b512": "",
+        "realnvp-b8192-wide": "--batch-size 8192 --dim 64 --hidden 1024 --couplings 16",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -54,4 +63,6 @@ TINY: dict[str, tuple[str, ...]] = {
         "--batch-size 1 --blocks 1 --feats 8 --enlarge --frame 16 24",
     ),
     "stylegan.py": ("--batch-size 2 --size 16 --style 16 --channels 16",),
+    "vqvae.py": ("--batch-size 2 --size 16 --hidden 8 --residual 4 --codes 16 --dim 4",),
+    "realnvp.py": ("--batch-size 8 --dim 4 --hidden 8 --couplings 2 --rows 32",),
 }
