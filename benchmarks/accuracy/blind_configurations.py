@@ -45,6 +45,17 @@ BLIND: dict[str, dict[str, str]] = {
         "realnvp-b512": "",
         "realnvp-b8192-wide": "--batch-size 8192 --dim 64 --hidden 1024 --couplings 16",
     },
+    "mixer.py": {
+        "mixer-s16-b32-nadam": "--batch-size 32 --opt nadam",
+        "mixer-b16-b64-tf32": "--model b16",
+        "mixer-l16-b128-bf16": "--model l16 --batch-size 128 --amp",
+        "mixer-s16-b128-radam": "--batch-size 128 --opt radam",
+    },
+    "perceiver.py": {
+        "perceiver-b2": "--batch-size 2 --size 64",
+        "perceiver-b16": "--batch-size 16",
+        "perceiver-b16-fp16-224": "--batch-size 16 --size 224 --latents 512 --half",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -65,4 +76,9 @@ TINY: dict[str, tuple[str, ...]] = {
     "stylegan.py": ("--batch-size 2 --size 16 --style 16 --channels 16",),
     "vqvae.py": ("--batch-size 2 --size 16 --hidden 8 --residual 4 --codes 16 --dim 4",),
     "realnvp.py": ("--batch-size 8 --dim 4 --hidden 8 --couplings 2 --rows 32",),
+    "mixer.py": (
+        "--model nano --batch-size 2 --img-size 32 --num-classes 10",
+        "--model nano --batch-size 2 --img-size 32 --num-classes 10 --opt radam",
+    ),
+    "perceiver.py": ("--batch-size 2 --size 16 --bands 4 --latents 8 --dim 32 --layers 1 --classes 10",),
 }
