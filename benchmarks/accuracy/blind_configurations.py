@@ -56,6 +56,17 @@ BLIND: dict[str, dict[str, str]] = {
         "perceiver-b16": "--batch-size 16",
         "perceiver-b16-fp16-224": "--batch-size 16 --size 224 --latents 512 --half",
     },
+    "dual_encoder.py": {
+        "dual-encoder-small-b16": "--batch-size 16 --vision-width 256 --vision-layers 4 --text-width 256 --text-layers 4",
+        "dual-encoder-b64": "",
+        "dual-encoder-b512-bf16": "--batch-size 512 --precision amp_bf16",
+    },
+    "alibi_gqa.py": {
+        "alibi-gqa-b4": "",
+        "alibi-gqa-b16-bf16": "--batch-size 16 --length 1024 --bf16",
+        "alibi-gqa-large-b4-bf16": "--length 2048 --dim 1536 --layers 16 --heads 16 --bf16",
+        "alibi-gqa-b8-score-bf16": "--batch-size 8 --length 1024 --score --bf16",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -81,4 +92,12 @@ TINY: dict[str, tuple[str, ...]] = {
         "--model nano --batch-size 2 --img-size 32 --num-classes 10 --opt radam",
     ),
     "perceiver.py": ("--batch-size 2 --size 16 --bands 4 --latents 8 --dim 32 --layers 1 --classes 10",),
+    "dual_encoder.py": (
+        "--batch-size 2 --image-size 32 --patch 16 --vision-width 32 --vision-layers 1 --text-width 32 --text-layers 1 "
+        "--context 8 --vocab 50 --embed 16",
+    ),
+    "alibi_gqa.py": (
+        "--batch-size 2 --length 16 --dim 32 --layers 1 --heads 4 --groups 2 --vocab 50",
+        "--batch-size 2 --length 16 --dim 32 --layers 1 --heads 4 --groups 2 --vocab 50 --score",
+    ),
 }
