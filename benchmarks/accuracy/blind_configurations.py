@@ -67,6 +67,16 @@ BLIND: dict[str, dict[str, str]] = {
         "alibi-gqa-large-b4-bf16": "--length 2048 --dim 1536 --layers 16 --heads 16 --bf16",
         "alibi-gqa-b8-score-bf16": "--batch-size 8 --length 1024 --score --bf16",
     },
+    "state_space.py": {
+        "state-space-b64": "",
+        "state-space-b32-4096": "--batch_size 32 --length 4096 --d_model 256 --n_layers 6",
+        "state-space-b64-bf16": "--bf16 --d_model 512",
+    },
+    "conformer.py": {
+        "conformer-small-b4": "--batch-size 4 --frames 400 --dim 144 --layers 4",
+        "conformer-b16": "--batch-size 16",
+        "conformer-b32-bf16-accumulate": "--batch-size 32 --frames 1600 --dim 512 --heads 8 --amp --accum 2",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -100,4 +110,6 @@ TINY: dict[str, tuple[str, ...]] = {
         "--batch-size 2 --length 16 --dim 32 --layers 1 --heads 4 --groups 2 --vocab 50",
         "--batch-size 2 --length 16 --dim 32 --layers 1 --heads 4 --groups 2 --vocab 50 --score",
     ),
+    "state_space.py": ("--batch_size 2 --length 32 --d_model 8 --d_state 8 --n_layers 1",),
+    "conformer.py": ("--batch-size 2 --frames 64 --mels 16 --dim 16 --heads 2 --layers 1 --kernel 7 --accum 2",),
 }
