@@ -77,6 +77,16 @@ BLIND: dict[str, dict[str, str]] = {
         "conformer-b16": "--batch-size 16",
         "conformer-b32-bf16-accumulate": "--batch-size 32 --frames 1600 --dim 512 --heads 8 --amp --accum 2",
     },
+    "tcn.py": {
+        "tcn-b32": "",
+        "tcn-b256-wide": "--batch-size 256 --seq-len 1000 --hidden 256 --dropout 0.1 --clip 1",
+        "tcn-b64-rprop": "--batch-size 64 --hidden 64 --optim Rprop",
+    },
+    "convlstm.py": {
+        "convlstm-b8": "",
+        "convlstm-b32-128": "--batch-size 32 --size 128",
+        "convlstm-b16-fp16-wide": "--batch-size 16 --size 128 --hidden 128 --fp16",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -112,4 +122,6 @@ TINY: dict[str, tuple[str, ...]] = {
     ),
     "state_space.py": ("--batch_size 2 --length 32 --d_model 8 --d_state 8 --n_layers 1",),
     "conformer.py": ("--batch-size 2 --frames 64 --mels 16 --dim 16 --heads 2 --layers 1 --kernel 7 --accum 2",),
+    "tcn.py": ("--batch-size 2 --seq-len 32 --hidden 4 --levels 2 --clip 1",),
+    "convlstm.py": ("--batch-size 2 --size 16 --observed 2 --horizon 2 --hidden 8 --layers 1 --kernel 3",),
 }
