@@ -87,6 +87,16 @@ BLIND: dict[str, dict[str, str]] = {
         "convlstm-b32-128": "--batch-size 32 --size 128",
         "convlstm-b16-fp16-wide": "--batch-size 16 --size 128 --hidden 128 --fp16",
     },
+    "two_tower.py": {
+        "two-tower-b4096": "",
+        "two-tower-b16384-5m": "--batch-size 16384 --items 5000000 --dim 128",
+        "two-tower-b8192-sparse": "--batch-size 8192 --items 2000000 --sparse",
+    },
+    "ft_transformer.py": {
+        "ft-transformer-b256": "",
+        "ft-transformer-b4096": "--batch_size 4096 --n_num 60",
+        "ft-transformer-b4096-bf16-wide": "--batch_size 4096 --n_num 100 --d_token 256 --n_layers 6 --amp",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -124,4 +134,9 @@ TINY: dict[str, tuple[str, ...]] = {
     "conformer.py": ("--batch-size 2 --frames 64 --mels 16 --dim 16 --heads 2 --layers 1 --kernel 7 --accum 2",),
     "tcn.py": ("--batch-size 2 --seq-len 32 --hidden 4 --levels 2 --clip 1",),
     "convlstm.py": ("--batch-size 2 --size 16 --observed 2 --horizon 2 --hidden 8 --layers 1 --kernel 3",),
+    "two_tower.py": (
+        "--batch-size 4 --items 50 --tags 20 --history 3 --dim 8 --hidden 8",
+        "--batch-size 4 --items 50 --tags 20 --history 3 --dim 8 --hidden 8 --sparse",
+    ),
+    "ft_transformer.py": ("--batch_size 4 --n_num 3 --n_cat 2 --d_token 16 --n_layers 1 --n_heads 2 --rows 20",),
 }
