@@ -97,6 +97,16 @@ BLIND: dict[str, dict[str, str]] = {
         "ft-transformer-b4096": "--batch_size 4096 --n_num 60",
         "ft-transformer-b4096-bf16-wide": "--batch_size 4096 --n_num 100 --d_token 256 --n_layers 6 --amp",
     },
+    "nerf.py": {
+        "nerf-b1024": "",
+        "nerf-b8192": "--batch-size 8192",
+        "nerf-b8192-fp16-wide": "--batch-size 8192 --width 512 --fp16",
+    },
+    "siren.py": {
+        "siren-b4096": "",
+        "siren-b262144": "--batch-size 262144 --depth 4",
+        "siren-b65536-sgd-wide": "--batch-size 65536 --width 1024 --sgd",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -139,4 +149,6 @@ TINY: dict[str, tuple[str, ...]] = {
         "--batch-size 4 --items 50 --tags 20 --history 3 --dim 8 --hidden 8 --sparse",
     ),
     "ft_transformer.py": ("--batch_size 4 --n_num 3 --n_cat 2 --d_token 16 --n_layers 1 --n_heads 2 --rows 20",),
+    "nerf.py": ("--batch-size 4 --coarse 8 --fine 8 --width 16 --depth 2",),
+    "siren.py": ("--batch-size 16 --width 8 --depth 1", "--batch-size 16 --width 8 --depth 1 --sgd"),
 }
