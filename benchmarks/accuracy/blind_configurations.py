@@ -107,6 +107,16 @@ BLIND: dict[str, dict[str, str]] = {
         "siren-b262144": "--batch-size 262144 --depth 4",
         "siren-b65536-sgd-wide": "--batch-size 65536 --width 1024 --sgd",
     },
+    "graphsage.py": {
+        "graphsage-20k": "",
+        "graphsage-500k": "--nodes 500000 --batch-size 50000",
+        "graphsage-100k-max": "--nodes 100000 --aggregate max",
+    },
+    "dqn.py": {
+        "dqn-b128": "",
+        "dqn-pixels-b32": "--observation pixels --batch-size 32 --hidden 512",
+        "dqn-pixels-b2048": "--observation pixels --batch-size 2048 --hidden 512 --memory 100000",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -151,4 +161,12 @@ TINY: dict[str, tuple[str, ...]] = {
     "ft_transformer.py": ("--batch_size 4 --n_num 3 --n_cat 2 --d_token 16 --n_layers 1 --n_heads 2 --rows 20",),
     "nerf.py": ("--batch-size 4 --coarse 8 --fine 8 --width 16 --depth 2",),
     "siren.py": ("--batch-size 16 --width 8 --depth 1", "--batch-size 16 --width 8 --depth 1 --sgd"),
+    "graphsage.py": (
+        "--batch-size 8 --nodes 20 --degree 3 --features 8 --hidden 8",
+        "--batch-size 8 --nodes 20 --degree 3 --features 8 --hidden 8 --aggregate max",
+    ),
+    "dqn.py": (
+        "--batch-size 4 --hidden 8 --memory 20",
+        "--observation pixels --batch-size 4 --hidden 8 --memory 20 --size 44",
+    ),
 }
