@@ -117,6 +117,17 @@ BLIND: dict[str, dict[str, str]] = {
         "dqn-pixels-b32": "--observation pixels --batch-size 32 --hidden 512",
         "dqn-pixels-b2048": "--observation pixels --batch-size 2048 --hidden 512 --memory 100000",
     },
+    "adapters.py": {
+        "adapters-base-b8": "--batch-size 8 --dim 768 --layers 12 --heads 12",
+        "adapters-large-b64-accumulate": "--batch-size 64 --accumulate 2",
+        "adapters-large-b128-512": "--batch-size 128 --length 512",
+    },
+    "dit_sample.py": {
+        "dit-s-b1": "--model S --batch-size 1",
+        "dit-b-b32-fp16": "--batch-size 32 --dtype float16",
+        "dit-xl-b16-bf16-512": "--model XL --batch-size 16 --latent 64 --dtype bfloat16",
+        "dit-xl-b8": "--model XL",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -169,4 +180,8 @@ TINY: dict[str, tuple[str, ...]] = {
         "--batch-size 4 --hidden 8 --memory 20",
         "--observation pixels --batch-size 4 --hidden 8 --memory 20 --size 44",
     ),
+    "adapters.py": (
+        "--batch-size 2 --length 16 --vocab 50 --dim 32 --layers 1 --heads 2 --bottleneck 4 --accumulate 2",
+    ),
+    "dit_sample.py": ("--model XS --batch-size 2 --latent 8",),
 }
