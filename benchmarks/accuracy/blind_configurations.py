@@ -128,6 +128,25 @@ BLIND: dict[str, dict[str, str]] = {
         "dit-xl-b16-bf16-512": "--model XL --batch-size 16 --latent 64 --dtype bfloat16",
         "dit-xl-b8": "--model XL",
     },
+    "hf_decoders.py": {
+        "hf-opt-b4": "",
+        "hf-mistral-b8-bf16": "--family mistral --batch-size 8 --length 1024 --hidden 1024 --heads 16 --bf16",
+        "hf-qwen2-b2": "--family qwen2 --batch-size 2 --hidden 512 --heads 8 --layers 8 --length 256",
+        "hf-qwen2-1b-b8-bf16": "--family qwen2 --batch-size 8 --length 1024 --hidden 1536 --intermediate 8960 "
+        "--layers 28 --heads 12 --kv-heads 2 --vocab 151936 --bf16",
+        "hf-mistral-b16-score-bf16": "--family mistral --batch-size 16 --length 1024 --hidden 2048 --heads 16 --score "
+        "--bf16",
+    },
+    "hf_mixed.py": {
+        "hf-roberta-b32-fp16": "--batch-size 32 --length 256 --amp fp16",
+        "hf-bart-b8": "--model bart --batch-size 8 --length 256 --layers 6",
+        "hf-bart-b64-bf16": "--model bart --batch-size 64 --length 512 --layers 6 --amp bf16",
+        "hf-clip-b64": "--model clip --batch-size 64 --length 77",
+        "hf-deit-b128-bf16": "--model deit --batch-size 128 --amp bf16",
+        "hf-deit-small-b256-inference-fp16": "--model deit --dim 384 --heads 6 --batch-size 256 --amp fp16 --inference",
+        "hf-wav2vec2-b8": "--model wav2vec2 --batch-size 8",
+        "hf-wav2vec2-b32-bf16-10s": "--model wav2vec2 --batch-size 32 --seconds 10 --amp bf16",
+    },
 }
 
 BLIND_CONFIGURATIONS = configurations_of(BLIND, "blind", folder="blind")
@@ -184,4 +203,16 @@ TINY: dict[str, tuple[str, ...]] = {
         "--batch-size 2 --length 16 --vocab 50 --dim 32 --layers 1 --heads 2 --bottleneck 4 --accumulate 2",
     ),
     "dit_sample.py": ("--model XS --batch-size 2 --latent 8",),
+    "hf_decoders.py": (
+        "--batch-size 2 --length 16 --vocab 50 --hidden 32 --layers 1 --heads 4",
+        "--family mistral --batch-size 2 --length 16 --vocab 50 --hidden 32 --layers 1 --heads 4 --window 8 --score",
+        "--family qwen2 --batch-size 2 --length 16 --vocab 50 --hidden 32 --layers 1 --heads 4 --bf16",
+    ),
+    "hf_mixed.py": (
+        "--batch-size 2 --length 16 --dim 32 --layers 1 --heads 2 --vocab 50",
+        "--model bart --batch-size 2 --length 16 --dim 32 --layers 1 --heads 2 --vocab 50",
+        "--model clip --batch-size 2 --length 16 --image-size 32 --dim 32 --layers 1 --heads 2 --vocab 50",
+        "--model deit --batch-size 2 --image-size 32 --dim 32 --layers 1 --heads 2 --inference",
+        "--model wav2vec2 --batch-size 2 --seconds 0.2 --dim 32 --layers 1 --heads 2",
+    ),
 }
