@@ -1,6 +1,6 @@
 """What is measured: programs with their arguments.
 
-`python benchmarks/accuracy/measure.py --list` prints them.
+`python benchmarks/accuracy/measure.py --out . --list` prints them. Blind ones are in `blind_configurations.py`.
 """
 
 from dataclasses import dataclass

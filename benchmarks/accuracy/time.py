@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy/time.py                       all configurations; prints the table and the bars
     python benchmarks/accuracy/time.py --split test          only programs whose family is not in the fitting data
+    python benchmarks/accuracy/time.py --split blind         the blind programs, which no other run takes
     python benchmarks/accuracy/time.py --write               also writes the rows and the page of the documentation
 
 The measured rows come from `measure_time.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program
