@@ -264,7 +264,7 @@ def markdown(results: Sequence[Result]) -> str:
         "ai-dynamo/aiconfigurator, Apache-2.0). Each GPU is left out in turn: its rows were not used to fit the constants with which it is predicted. "
         "Errors are means of |predicted / measured - 1| in per cent. *Specification*: nothing but the catalogue entry is known. *Host known*: the same, with the launch time of the machine "
         "that the GPU sat in, which no data sheet tells. *8 points*: after eight calls of the operator on that GPU, whose shapes were chosen without looking at latencies. *Inside*: share of rows inside the interval of 90 %, "
-        "from nested rounds. Our own H200 rows are one more GPU to learn from for bf16. The kinds of memory (share of the bandwidth that a stream reaches) and the "
+        "from nested rounds. Our own H200 rows are one more GPU to learn from for bf16; the H200 has the H100's chip with other memory, so the H100 is no stranger there. The kinds of memory (share of the bandwidth that a stream reaches) and the "
         "energy of a process node are tables chosen with all GPUs in view, and so were the form of the formulas and a few settings of the fit (where it begins, how strongly it is drawn there, how much "
         "other generations count): figures for a GPU of a new kind will be somewhat worse.\n\n"
         "| class | left-out GPU | specification | bar | host known | 8 points | inside 90 % | inside 90 %, 8 points |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
@@ -288,9 +288,9 @@ def markdown(results: Sequence[Result]) -> str:
 _NOTES = """## What stands in the way
 
 - **Hosts.** The P100's machine launched slowly, and no data sheet says so: this is most of its error in elementwise operators and convolutions.
-- **Kernel choice.** The A100 runs batched fp32 products with one tile only (128 x 128); other generations have four. Eight points tell.
+- **Kernel choice.** The A100 runs batched fp32 products with one tile only (128 x 128), which no other generation here does. Eight points tell.
 - **Clocks.** The P4 and the T4 are held back by their power limit, and how far depends on what ran before.
-- **The P4's linear layers** follow no model of shapes well: trees trained on thousands of its own rows are still 12 % off.
+- **Pascal's linear layers.** Short pieces of long rows waste the P4's small bandwidth, and its library often takes the slower of its tiles.
 """
 
 
@@ -304,7 +304,10 @@ def main() -> None:
     if not options.data.exists():
         print(f"skipped: the public latencies are not in {options.data}")
         return
-    wanted = [operator for operator in OPERATORS if operator in options.operators.split(",")]
+    named = options.operators.split(",")
+    wanted = [
+        operator for operator in OPERATORS if operator in named or (operator == "bmm" and {"linear", "conv"} & {*named})
+    ]
     results = evaluate(options.data, wanted, options.rows)
     print(markdown(results))
     if options.write:

@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 WARM_STEPS = 4
 TIMED_STEPS = 20
+WARM_INFERENCE_SECONDS = 4.0
 PROFILED_STEPS = 3
 CACHED_BATCHES = 4
 
@@ -31,6 +32,7 @@ class StepClock:
         self.energy, self.power_seconds, self.most_seconds = energy, power_seconds, most_seconds
         self.steps = 0
         self.training = False
+        self._began = 0.0
         self._counts: dict[int, int] = {}
         self._optimizers: set[int] = set()
         self._depth = 0
@@ -116,7 +118,15 @@ class StepClock:
     def _end(self, name: str) -> None:
         self._spans[name].append((self.steps, self._open.pop(name), self._mark()))
 
+    def _is_warming(self) -> bool:
+        """Libraries plan anew for every shape, and in generation the first text has all the shapes of later ones."""
+        now = time.perf_counter()
+        self._began = self._began or now
+        return not self.training and now - self._began < WARM_INFERENCE_SECONDS
+
     def _end_step(self) -> None:
+        if self._is_warming():
+            return
         self.steps += 1
         timed = WARM_STEPS + TIMED_STEPS
         if self.steps <= timed:

@@ -19,7 +19,9 @@ FILE = RESULTS / "cross-validation-h200.json"
 
 def text(errors: list[KindError]) -> str:
     head = f"kernels longer than {1e6 * LONG_SECONDS:.0f} us\n{'kind':30s} {'rows':>5s} {'median':>7s} {'weighted by time':>17s} {'bias':>7s}\n"
-    return head + "".join(f"{e.kind:30s} {e.rows:5d} {e.median:7.1%} {e.time_weighted:17.1%} {e.bias:+7.1%}\n" for e in errors)
+    return head + "".join(
+        f"{e.kind:30s} {e.rows:5d} {e.median:7.1%} {e.time_weighted:17.1%} {e.bias:+7.1%}\n" for e in errors
+    )
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from tonnage.benchmark.time_models import current_model
@@ -46,11 +47,12 @@ def estimate(
     """What a program needs on each GPU (all of the catalogue by default).
 
     `program` is what you would type after `tonnage estimate`: a script, `module:function`, an ONNX file or a trace.
-    `counts` are numbers of GPUs of a kind, `shard` is how they share the work: ddp, zero1, zero2 or zero3. An epoch is as
-    long as the program's own data loader says, else as `samples` or `epoch_steps`.
+    `counts` are numbers of GPUs of a kind, `shard` is how they share the work: ddp, zero1, zero2 or zero3. An epoch has
+    `samples` or `epoch_steps`, else what the program's own data loader says.
     With `batches` the report's `sweep` holds one report for each; with `find_max_batch` each estimate has `max_batch`.
     """
     chosen = [gpu if isinstance(gpu, Gpu) else find_gpu(gpu) for gpu in gpus] or list(all_gpus())
+    counts = tuple(dict.fromkeys(counts))
     for count in counts:
         if not 1 <= count <= MOST_GPUS:
             raise UsageError(f"{count} GPUs are impossible", f"choose a number from 1 to {MOST_GPUS:,}")
@@ -65,7 +67,7 @@ def estimate(
     model = current_model()
 
     def evaluate(trace: Trace, curve: bool = True) -> Report:
-        steps = epoch_steps or (-(-samples // trace.origin.batch) if samples and trace.origin.batch else 0)
+        steps = epoch_steps or _steps_of(samples, trace)
         return estimate_trace(
             trace, chosen, curve=curve, time_model=model, epoch_steps=steps, counts=counts, parallel=parallel
         )
@@ -90,6 +92,16 @@ def estimate(
         progress("replaying other batches")
         report = replace(report, sweep=tuple(evaluate(trace_at(b), curve=False) for b in batches))
     return _with_max_batch(report, trace_at, chosen, progress) if find_max_batch else report
+
+
+def _steps_of(samples: int, trace: Trace) -> int:
+    """Steps in which so many samples pass; 0 if nobody asks."""
+    if samples and not trace.origin.batch:
+        raise UsageError(
+            f"how many steps {samples:,} samples take is not known: the batch size of {trace.origin.program} was not found",
+            "name its option or constant with --batch-arg NAME",
+        )
+    return -(-samples // trace.origin.batch) if samples and trace.origin.batch else 0
 
 
 def _sharding(name: str) -> Sharding:
@@ -157,9 +169,14 @@ def recommend(
     The run is `total_steps` steps of one GPU, or `epochs` epochs, whose length is known from the program's data loader or
     from `samples`.
     """
-    for name, limit in (("deadline", deadline_seconds), ("budget", most_usd), ("energy", most_kilowatt_hours)):
-        if limit is not None and not limit > 0:
-            raise UsageError(f"a {name} of {limit:g} is impossible", "limits are greater than 0")
+    for words, limit in (
+        ("a deadline of {:g} seconds", deadline_seconds), ("a budget of {:g} US dollars", most_usd),
+        ("a limit of {:g} kilowatt-hours", most_kilowatt_hours), ("a run of {:g} epochs", epochs),
+    ):  # fmt: skip
+        if limit is not None and not 0 < limit < inf:
+            raise UsageError(f"{words.format(limit)} is impossible", "give a number greater than 0")
+    if not 1 <= most_gpus <= MOST_GPUS:
+        raise UsageError(f"{most_gpus} GPUs are impossible", f"choose a number from 1 to {MOST_GPUS:,}")
     counts = [count for count in (*(2**power for power in range(13)), most_gpus) if count <= most_gpus]
     report = estimate(
         program,
@@ -183,4 +200,4 @@ def recommend(
         most_usd=most_usd,
         most_joules=None if most_kilowatt_hours is None else most_kilowatt_hours * 3.6e6,
     )
-    return choose(report.estimates, limits)
+    return replace(choose(report.estimates, limits), program=report.program, warnings=report.warnings)

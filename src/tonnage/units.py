@@ -42,6 +42,14 @@ def format_joules(joules: float) -> str:
     return f"{_three_digits(joules)} {unit}"
 
 
+def format_energy(joules: float) -> str:
+    """Of a whole run: kilowatt-hours, unless next to nothing would be left of them."""
+    kilowatt_hours = joules / 3.6e6
+    if kilowatt_hours < 0.01:
+        return format_joules(joules)
+    return f"{kilowatt_hours:.3g} kWh" if kilowatt_hours < 999.5 else f"{kilowatt_hours:,.0f} kWh"
+
+
 def format_usd(dollars: float) -> str:
     """Cents for what costs more than a few of them: `$12.50`, `$0.0213`, `$1,250`."""
     if dollars >= 100:
@@ -50,4 +58,5 @@ def format_usd(dollars: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"  # never 1e+03
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{digits}f}"

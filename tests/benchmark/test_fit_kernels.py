@@ -69,6 +69,14 @@ def test_too_few_kernels_are_refused_with_their_number() -> None:
         fit_kernels(twin(5))
 
 
+def test_samples_of_gpus_that_the_catalogue_does_not_know_are_left_out() -> None:
+    from tonnage.benchmark.fit_kernels import rows_by_gpu
+
+    unknown = [replace(sample, gpu=name) for sample, name in zip(twin(5), ("", "GPU of tomorrow"), strict=False)]
+
+    assert list(rows_by_gpu([*unknown, *twin(5)])) == ["H200"]
+
+
 def test_leaving_a_gpu_out_needs_two() -> None:
     from tonnage.benchmark.fit_kernels import leave_gpus_out
 

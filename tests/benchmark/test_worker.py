@@ -21,7 +21,21 @@ workloads:
   - {family: mlp, sample: grid, vary: {batch: [1, 2, 4]}, fix: {width: 8, depth: 1, inputs: 8}}
 layers: {count: 4, elements: 4096, kinds: [unary, linear]}
 """
-# Run in front of the real process: a network of that batch is too large for any memory.
+# Run in front of the real process: a network of that batch takes very long.
+SLOW = """
+import sys, time
+from tonnage.benchmark import measure, worker
+
+real = measure.measure_point
+
+def measure_point(point, **arguments):
+    time.sleep(600 if point.batch == 2 else 0)
+    return real(point, **arguments)
+
+measure.measure_point = measure_point
+sys.exit(worker.main(sys.argv[1:]))
+"""
+# Likewise: a network of that batch is too large for any memory.
 TOO_LARGE = """
 import sys, torch
 from tonnage.benchmark import measure, worker
@@ -94,16 +108,16 @@ def test_a_gpu_that_is_not_there_is_named(tmp_path: Path, database: Database) ->
 
 
 class Killer:
-    """Kills the measuring process once, while it measures."""
+    """Kills the measuring process while it measures the point that takes long."""
 
     def __init__(self) -> None:
         self.victims: list[str] = []
 
     def show(self, progress: Progress) -> None:
-        if progress.current and progress.done == 1 and not self.victims:
+        if getattr(progress.current, "batch", None) == 2 and progress.current:
             self.victims.append(progress.current.key)
             for process in psutil.Process().children():
-                if "tonnage.benchmark.worker" in process.cmdline():
+                if "tonnage.benchmark" in " ".join(process.cmdline()):
                     process.kill()
 
     def note(self, text: str) -> None:
@@ -112,7 +126,7 @@ class Killer:
 
 def test_a_process_that_is_killed_is_replaced(tmp_path: Path, database: Database) -> None:
     killer = Killer()
-    report = run_campaign(read_campaign(tmp_path / "tiny.yaml"), database, Settings(device="cpu"), watcher=killer)
+    report = run_campaign(read_campaign(tmp_path / "tiny.yaml"), database, settings(SLOW), watcher=killer)
     ((_, row),) = database.measurements(status=Status.FAILED)
     assert (report.ok, report.failed, report.left) == (6, 1, 0)
     assert [row.key] == killer.victims

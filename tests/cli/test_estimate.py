@@ -98,6 +98,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train.py", "--batch", "8,99999999999"], 2, "a batch of 99999999999 is impossible", True),
         (["train.py", "--batch", "many"], 2, "--batch many is not a list of whole numbers", True),
         (["train.py", "--batch", "8.5"], 2, "--batch 8.5 is not a list of whole numbers", True),
+        (["train.py", "--gpus", "0"], 2, "0 GPUs are impossible", True),
+        (["train.py", "--gpus", "1,x"], 2, "--gpus 1,x is not a list of whole numbers", True),
+        (["train.py", "--gpus", "5000"], 2, "5000 GPUs are impossible", True),
+        (["train.py", "--shard", "zero9"], 2, "no way to share the work is called zero9", True),
+        (["train.py", "--samples", "-1"], 2, "--samples", True),
+        (["run.trace", "--samples", "100"], 2, "the batch size of train.py was not found", True),
         (["train.py", "--steps", "0"], 2, "--steps", True),
         (["train.py", "--steps", "few"], 2, "--steps", True),
         (["train.py", "--timeout", "0"], 2, "--timeout", True),
@@ -294,6 +300,49 @@ def test_json_keeps_its_contract(answered: tuple[Path, dict[str, Any]]) -> None:
             16 * 64 * 4,
             0,
         )
+
+
+TIMES = (
+    "step_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds", "h2d_seconds", "d2h_seconds", "power_watts",
+    "energy_joules_step", "epoch_seconds", "cost_usd_hour",
+)  # fmt: skip
+
+
+def test_json_tells_time_power_and_cost(answered: tuple[Path, dict[str, Any]]) -> None:
+    _, report = answered
+    assert report["epoch_steps"] is None
+    for estimate in report["estimates"]:
+        assert (estimate["gpu_count"], estimate["epoch_seconds"]) == (1, None)
+        assert estimate["time_basis"] in ("measured", "calibrated", "specification")
+        assert estimate["bound_by"] in ("GPU", "host", "copies", "network")
+        for name in set(TIMES) - {"epoch_seconds", "cost_usd_hour"}:
+            assert list(estimate[name]) == ["value", "low", "high"]
+            assert 0 <= estimate[name]["low"] <= estimate[name]["value"] <= estimate[name]["high"]
+    assert report["estimates"][0]["cost_usd_hour"] is None
+    assert report["estimates"][1]["cost_usd_hour"]["value"] > 0
+
+
+def test_phases_add_up_to_the_step(answered: tuple[Path, dict[str, Any]]) -> None:
+    for estimate in answered[1]["estimates"]:
+        parts = sum(estimate[name]["value"] for name in TIMES[1:6])
+        assert parts == pytest.approx(estimate["step_seconds"]["value"])
+
+
+def test_a_program_that_does_nothing_on_a_gpu_has_no_time(folder: Path) -> None:
+    estimate = json.loads(tonnage(folder, "estimate", "run.trace", "-g", "T4", "--json").stdout)["estimates"][0]
+    assert {name: estimate[name] for name in (*TIMES, "time_basis")} == dict.fromkeys((*TIMES, "time_basis"))
+
+
+def test_several_gpus_are_told_apart(answered: tuple[Path, dict[str, Any]]) -> None:
+    place, _ = answered
+    arguments = ("estimate", "run.trace", "-g", "T4", "--gpus", "1,2,2,4", "--shard", "zero3", "--samples", "1600")
+    report = json.loads(tonnage(place, *arguments, "--json").stdout)
+    assert report["epoch_steps"] == 100
+    assert [e["gpu_count"] for e in report["estimates"]] == [1, 2, 4]
+    assert report["estimates"][1]["power_watts"]["value"] > report["estimates"][0]["power_watts"]["value"]
+    shown = tonnage(place, *arguments).stdout
+    assert "4 x T4" in shown
+    assert "\nfits\n" in shown
 
 
 def test_a_saved_trace_gives_the_same_answer(answered: tuple[Path, dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """Which configuration keeps a promise, and what is said when none does."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -68,14 +69,35 @@ def test_a_gpu_that_is_too_small_is_no_configuration() -> None:
     with pytest.raises(DoesNotFit, match="memory binds") as error:
         recommend([estimate(need=20 * GIB)], Limits(steps=1))
     assert "25 % too much" in error.value.message
-    assert "zero3" in error.value.hint
+    assert error.value.hint == "try a smaller batch, or on several GPUs --shard zero3"
 
 
 def test_the_binding_limit_and_the_deadline_that_would_do_are_named() -> None:
     with pytest.raises(DoesNotFit) as error:
         recommend([estimate(count=2), estimate(count=4)], Limits(steps=36000, deadline_seconds=3600, most_gpus=4))
-    assert "4 x A, time: needs up to 180 min of 60 min" in error.value.message.replace("3 h 00 min", "180 min")
-    assert "3 h 00 min" in error.value.hint
+    assert "the nearest is 4 x A; time: needs up to 3 h 00 min of 60 min" in error.value.message
+    assert error.value.hint == "with a deadline of 3 h 00 min it would do"
+
+
+def test_every_limit_that_is_missed_is_relaxed_in_the_hint() -> None:
+    with pytest.raises(DoesNotFit, match="time binds") as error:
+        recommend([estimate(price=2.0)], Limits(steps=36000, deadline_seconds=600, most_usd=12.0))
+    assert error.value.hint == "with a deadline of 12 h 00 min and a budget of $24.00 it would do"
+
+
+@pytest.mark.parametrize("seconds", [0.0123, 1.2345, 7000.1, 7259.9, 123456.7])
+def test_what_the_hint_offers_is_enough(seconds: float) -> None:
+    with pytest.raises(DoesNotFit) as error:
+        recommend([estimate(step=seconds)], Limits(steps=1, most_joules=7.77e7, deadline_seconds=seconds / 2))
+    parts = re.findall(r"([\d.]+) (us|ms|s|min|h|days)", error.value.hint)
+    units = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
+    assert sum(float(number) * units[unit] for number, unit in parts) >= 1.2 * seconds * 0.999
+
+
+def test_memory_is_judged_by_its_upper_bound() -> None:
+    probably = replace(estimate(), device_bytes=Interval(15 * GIB, 14 * GIB, 17 * GIB))
+    with pytest.raises(DoesNotFit, match="memory: needs up to 17"):
+        recommend([probably], Limits(steps=1))
 
 
 def test_a_budget_cannot_be_promised_without_a_price() -> None:
@@ -97,3 +119,6 @@ def test_the_answer_is_plain_data() -> None:
     answer = recommend([estimate(count=count) for count in (1, 2)], Limits(steps=3600, deadline_seconds=2400)).as_dict()
     assert answer["chosen"]["gpu_count"] == 2
     assert answer["rejected"][0]["reasons"]
+    assert answer["limits"] == {
+        "steps": 3600, "deadline_seconds": 2400, "most_gpus": None, "most_usd": None, "most_joules": None,
+    }  # fmt: skip

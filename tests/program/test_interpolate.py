@@ -24,7 +24,7 @@ SCRIPT = """
     ).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(10 ** 9):
-        x, y = torch.randn(BATCH_SIZE, 3, 16, 16).cuda(), torch.randint(0, 5, (BATCH_SIZE,)).cuda()
+        x, y = torch.randn(BATCH_SIZE, 3, 32, 32).cuda(), torch.randint(0, 5, (BATCH_SIZE,)).cuda()
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
         loss.backward()
@@ -52,6 +52,18 @@ def family_of(size: Callable[[int], int], *batches: int) -> Family:
     family = Family.span(trace_at(batches[0], size), trace_at(batches[1], size))
     assert family is not None
     return family
+
+
+def with_epoch(batch: int, steps: int) -> Trace:
+    trace = trace_at(batch)
+    return replace(trace, origin=replace(trace.origin, epoch_steps=steps))
+
+
+@pytest.mark.parametrize(("steps", "expected"), [((100, 50), 25), ((100, 100), 100), ((0, 0), 0)])
+def test_an_epoch_has_fewer_steps_at_a_larger_batch(steps: tuple[int, int], expected: int) -> None:
+    family = Family.span(with_epoch(8, steps[0]), with_epoch(16, steps[1]))
+    assert family is not None
+    assert family.at(32).origin.epoch_steps == expected
 
 
 # -- a program that scales ------------------------------------------------------------------------------------------------

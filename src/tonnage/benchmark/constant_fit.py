@@ -19,7 +19,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "arithmetic": (0.005, 1.6), "bandwidth": (0.02, 1.05), "cache": (0.02, 1.0), "launch_cycles": (300.0, 40000.0),
     "overlap": (0.02, 1.0), "tile_overhead": (0.5, 100.0), "depth_overhead": (2.0, 800.0), "warp_overhead": (0.05, 6.0),
     "tail": (0.05, 1.0), "split_cycles": (500.0, 60000.0), "choice": (0.02, 0.6), "writes": (0.8, 4.0),
-    "pages": (0.005, 2.0), "odd": (0.01, 2.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
+    "pages": (0.005, 2.0), "odd": (0.01, 4.0), "winograd": (0.2, 1.0), "winograd_large": (0.2, 1.2),
     "conversion": (0.05, 3.0), "step_cycles": (2.0, 60000.0), "row_cycles": (0.001, 3.0), "again": (0.02, 4.0),
 }  # fmt: skip
 _TILE = (
@@ -47,7 +47,7 @@ def fields_of(name: str) -> tuple[str, ...]:
     if kind.startswith("attention"):
         return ("arithmetic", "tile_overhead", "depth_overhead", "tail", "bandwidth", "launch_cycles", "overlap")
     if kind.startswith("recurrent"):
-        return ("arithmetic", "bandwidth", "cache", "launch_cycles", "step_cycles")
+        return ("arithmetic", "tile_overhead", "bandwidth", "cache", "launch_cycles", "step_cycles")
     if kind in ("reduction", "window"):
         return (*_FLOW, "step_cycles")
     if "normalisation" in kind or kind == "softmax":
@@ -134,7 +134,7 @@ def _shares(name: str, rows: Sequence[Rows]) -> dict[str, list[Rows]]:
 
 
 def _least_rows(name: str) -> int:
-    return 2 * len(fields_of(name))
+    return max(10, len(fields_of(name)))
 
 
 def fit_class(

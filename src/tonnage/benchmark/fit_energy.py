@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.benchmark.extras import nonnegative
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.errors import UsageError
-from tonnage.estimate.energy import EnergyModel, node_factor
+from tonnage.estimate.energy import EnergyModel, node_factors
 from tonnage.estimate.kernels.table import ARITHMETICS
 from tonnage.estimate.timeline import Floats
 
@@ -29,8 +29,9 @@ def fit_energy(samples: Sequence[StepSample], start: EnergyModel) -> EnergyModel
     features = np.array([_features(sample) for sample in usable])
     joules = np.array([sample.energy_joules for sample in usable], dtype=np.float64)
     found = _robust(features, joules)
-    idle, busy, half, byte = found[0], found[1], found[4], found[5]
-    known = (found[2] or start.picojoules_operation[0], found[3] or start.picojoules_operation[1], half, half)
+    idle, busy, single, tensor, half, byte = found
+    before = start.picojoules_operation  # for arithmetic that no sample has
+    known = (single or before[0], tensor or before[1], half or before[2], half or before[3])
     return EnergyModel(
         idle_share=float(idle),
         busy_share=float(busy),
@@ -46,7 +47,7 @@ def _features(sample: StepSample) -> list[float]:
     seconds = sample.energy_step_seconds or sample.step_seconds
     operations = [
         float((step.works.operations * calls)[step.works.arithmetic == ARITHMETICS.index(name)].sum())
-        * node_factor(gpu)
+        * float(node_factors(gpu)[ARITHMETICS.index(name)])
         for name in ("fp32", "tf32", "fp16", "bf16")
     ]
     return [

@@ -23,7 +23,7 @@ from tonnage.estimate.timeline import Floats, simulate
 LEAST_SAMPLES = 12
 _FITTED = (
     "forward", "backward", "optimizer", "forward_call", "backward_call", "optimizer_call", "view", "entered", "listed",
-    "launch", "backward_start", "copy", "own_operator", "own_byte", "random_number",
+    "launch", "backward_start", "copy", "own_operator",
 )  # fmt: skip
 # How much the whole step and each of its phases count.
 _WEIGHTS = {"step_seconds": 1.0, "forward_seconds": 0.5, "backward_seconds": 0.5, "optimizer_seconds": 0.25}

@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.benchmark.constant_fit import Rows, fit_constants
 from tonnage.benchmark.kernel_samples import Sample
 from tonnage.benchmark.residual_fit import fit_residual
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.estimate.kernels.constants import Constants
 from tonnage.estimate.kernels.model import KernelModel
 from tonnage.estimate.kernels.rates import Rates
@@ -48,11 +48,18 @@ def fit_kernels(samples: Iterable[Sample], start: Constants | None = None) -> Ke
 
 
 def rows_by_gpu(samples: Iterable[Sample]) -> dict[str, Rows]:
-    """By the catalogue's name; samples of GPUs that the catalogue does not know cannot be used."""
+    """By the catalogue's name; samples of GPUs that the catalogue does not know are left out."""
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.gpu, []).append(sample)
-    return {name: Rows.of(group, Rates.of(find_gpu(name))) for name, group in grouped.items()}
+    return {name: Rows.of(group, Rates.of(find_gpu(name))) for name, group in grouped.items() if _is_known(name)}
+
+
+def _is_known(name: str) -> bool:
+    try:
+        return bool(find_gpu(name))
+    except NotFound:
+        return False
 
 
 def _require(found: int) -> None:

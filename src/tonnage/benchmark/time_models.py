@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -45,8 +47,11 @@ def read_model(path: Path) -> TimeModel:
 def load_model(content: bytes, name: str) -> TimeModel:
     try:
         return TimeModel.from_dict(json.loads(gzip.decompress(content)))
-    except (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError):
-        raise InvalidFile(f"{name} is not a time model of this version", "fit it again: tonnage fit") from None
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError):
+        raise InvalidFile(
+            f"{name} is not a time model of this version",
+            "fit it again: tonnage fit; or remove it, and the package's own counts",
+        ) from None
 
 
 def write_model(model: TimeModel, path: Path) -> None:
@@ -60,4 +65,5 @@ def write_model(model: TimeModel, path: Path) -> None:
     except OSError as error:
         raise UsageError(f"the time model cannot be written to {path}: {error.strerror}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a folder that is none
+            partial.unlink()

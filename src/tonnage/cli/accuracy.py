@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tonnage.cli.bench_data import AsJson, Where
+
 if TYPE_CHECKING:
     from tonnage.benchmark.comparison import Score
 
 
 def accuracy_command(
-    database: Annotated[str, typer.Option(help="A file or a postgresql:// URL; the user's own by default.")] = "",
+    database: Where = None,
     families: Annotated[bool, typer.Option("--families", help="Also for each family of workloads.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
 ) -> int:
     """Compare the kernel model and the cluster regression on measured sample workloads.
@@ -25,7 +27,7 @@ def accuracy_command(
     from tonnage.cli.output import progress
     from tonnage.store.database import open_database
 
-    with progress() as say, open_database(database or None, create=False) as opened:
+    with progress() as say, open_database(database, create=False) as opened:
         scores = compare(opened, shipped_model(), say)
     if as_json:
         import json

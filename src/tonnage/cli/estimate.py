@@ -18,7 +18,9 @@ def estimate_command(
     gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Only this GPU; may be repeated.")] = None,
     gpus: Annotated[str, typer.Option(help="Numbers of GPUs of each kind, separated by commas.")] = "1",
     shard: Annotated[str, typer.Option(help="How several GPUs share the work: ddp, zero1, zero2 or zero3.")] = "ddp",
-    samples: Annotated[int, typer.Option(help="Samples in an epoch, where the program does not say.", min=0)] = 0,
+    samples: Annotated[
+        int, typer.Option(help="Samples in an epoch; else as the program's data loader says.", min=0)
+    ] = 0,
     steps: Annotated[int, typer.Option(help="Steps to follow after the first.", min=1)] = 3,
     batch: Annotated[str, typer.Option(help="Other batch sizes to try, separated by commas.")] = "",
     find_max_batch: Annotated[bool, typer.Option("--find-max-batch", help="The largest batch on each GPU.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from tonnage.estimate.recommend import Configuration, Recommendation
@@ -21,9 +22,13 @@ def recommend_command(
     max_gpus: Annotated[int, typer.Option(help="At most so many GPUs.", min=1)] = 1,
     max_cost: Annotated[float | None, typer.Option(help="The run may cost so many US dollars.")] = None,
     max_energy: Annotated[float | None, typer.Option(help="The run may use so many kilowatt-hours.")] = None,
-    steps: Annotated[int, typer.Option(help="Steps of the run on one GPU.", min=0)] = 0,
+    steps: Annotated[
+        int, typer.Option(help="Steps of the run, as one GPU would take them; instead of epochs.", min=0)
+    ] = 0,
     epochs: Annotated[float, typer.Option(help="Epochs of the run.", min=0)] = 1.0,
-    samples: Annotated[int, typer.Option(help="Samples in an epoch, where the program does not say.", min=0)] = 0,
+    samples: Annotated[
+        int, typer.Option(help="Samples in an epoch; else as the program's data loader says.", min=0)
+    ] = 0,
     gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Consider this GPU; may be repeated.")] = None,
     shard: Annotated[str, typer.Option(help="How several GPUs share the work: ddp, zero1, zero2 or zero3.")] = "ddp",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -70,25 +75,38 @@ def _print(answer: Recommendation) -> None:
 
     from tonnage.units import format_seconds
 
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 140)
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 160)
     chosen = answer.chosen
+    console.print(
+        answer.program, f"  {answer.limits.steps:,.10g} steps of one GPU", sep="", markup=False, soft_wrap=True
+    )
     console.print(
         f"[bold]{chosen.name}[/bold]: {format_seconds(chosen.seconds.value)}, at most {format_seconds(chosen.seconds.high)}"
     )
-    console.print(_table((chosen, *answer.alternatives[:_SHOWN]), "keeps the promise"))
-    if answer.rejected:
-        console.print(_table(answer.rejected[:_SHOWN], "does not", reasons=True))
-        more = len(answer.rejected) - _SHOWN
-        if more > 0:
-            console.print(f"and {more} more that do not; --json lists all")
+    _print_some(console, (chosen, *answer.alternatives), "keeps the promise")
+    _print_some(console, answer.rejected, "does not", reasons=True)
+    for warning in answer.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
-def _table(configurations: tuple[Configuration, ...], title: str, *, reasons: bool = False) -> Table:
+def _print_some(
+    console: Console, configurations: tuple[Configuration, ...], title: str, *, reasons: bool = False
+) -> None:
+    if not configurations:
+        return
+    console.print(f"\n{title}", style="italic")
+    console.print(_table(configurations[:_SHOWN], reasons=reasons))
+    more = len(configurations) - _SHOWN
+    if more > 0:
+        console.print(f"and {more} more; --json lists all")
+
+
+def _table(configurations: tuple[Configuration, ...], *, reasons: bool) -> Table:
     from rich.table import Table
 
-    from tonnage.units import format_bytes, format_seconds
+    from tonnage.units import format_bytes, format_energy, format_seconds, format_usd
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=f"\n{title}", title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("configuration", no_wrap=True)
     for heading in ("memory", "step", "run", "at most", "energy", "cost"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -101,8 +119,8 @@ def _table(configurations: tuple[Configuration, ...], title: str, *, reasons: bo
             format_seconds(time.step_seconds.value) if time else "",
             format_seconds(c.seconds.value),
             format_seconds(c.seconds.high),
-            f"{c.joules.value / 3.6e6:.3g} kWh",
-            f"{c.usd.value:,.2f} USD" if c.usd else "",
+            format_energy(c.joules.value),
+            format_usd(c.usd.value) if c.usd else "",
             "; ".join(c.reasons) if reasons else (time.basis if time else ""),
         )
     return table

@@ -74,9 +74,13 @@ class TimeEstimate:
     cost_usd_hour: Interval | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("basis",)}
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "basis"}
         plain = {name: v.as_dict() if isinstance(v, Interval) else v for name, v in values.items()}
         return {"time_basis": self.basis, **plain}
+
+
+# Of a program that does nothing on a GPU.
+_NO_TIME: dict[str, None] = dict.fromkeys("time_basis" if name == "basis" else name for name in TimeEstimate.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,7 @@ class Estimate:
             "d2h_bytes_step": self.d2h_bytes_step,
             "max_batch": self.max_batch,
             "out_of_memory": None if moment is None else _plain(moment),
-            **(self.time.as_dict() if self.time else {}),
+            **(self.time.as_dict() if self.time else _NO_TIME),
         }
 
 

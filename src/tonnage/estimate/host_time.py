@@ -36,8 +36,8 @@ class HostModel:
     backward_start: float = 100e-6  # waking the thread that runs the backward pass
     copy: float = 20e-6
     own_operator: float = 4e-6  # on tensors of the host itself
-    own_byte: float = 0.3e-9  # that such an operator writes
-    random_number: float = 6e-9
+    own_byte: float = 0.15e-9  # that such an operator writes
+    random_number: float = 2.2e-9
     plan: float = 45e-3  # cuDNN plans attention anew for every shape, as in generation, where the cache grows
     speed: float = 1.0
 

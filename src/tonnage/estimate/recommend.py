@@ -6,13 +6,14 @@ Smallest means fewest GPUs; among as many, the cheapest run where prices are kno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import ceil, floor, inf, log10
 from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.estimate.estimate import Estimate, Interval
 from tonnage.estimate.time_estimate import times_of
-from tonnage.units import format_bytes, format_seconds
+from tonnage.units import format_bytes, format_energy, format_seconds, format_usd
 
 _HOUR = 3600.0
 
@@ -64,12 +65,17 @@ class Recommendation:
     chosen: Configuration
     alternatives: tuple[Configuration, ...]
     rejected: tuple[Configuration, ...]
+    program: str = ""
+    warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
+            "program": self.program,
+            "limits": asdict(self.limits),
             "chosen": self.chosen.as_dict(),
             "alternatives": [configuration.as_dict() for configuration in self.alternatives],
             "rejected": [configuration.as_dict() for configuration in self.rejected],
+            "warnings": list(self.warnings),
         }
 
 
@@ -92,11 +98,11 @@ def _judge(estimate: Estimate, limits: Limits) -> Configuration:
     price = time.cost_usd_hour
     usd = None if price is None else times_of(seconds, price.value / _HOUR)
     checks: list[tuple[str, float | None, float | None, Callable[[float], str]]] = [
-        ("memory", estimate.device_bytes.value, estimate.usable_bytes, format_bytes),
+        ("memory", estimate.device_bytes.high, estimate.usable_bytes, format_bytes),
         ("GPUs", estimate.gpu_count, limits.most_gpus, lambda v: f"{v:.0f}"),
         ("time", seconds.high, limits.deadline_seconds, format_seconds),
-        ("cost", usd.high if usd else None, limits.most_usd, lambda v: f"{v:,.2f} USD"),
-        ("energy", joules.high, limits.most_joules, lambda v: f"{v / 3.6e6:,.3g} kWh"),
+        ("cost", usd.high if usd else None, limits.most_usd, format_usd),
+        ("energy", joules.high, limits.most_joules, format_energy),
     ]
     reasons, excess = [], []
     for name, needed, limit, words in checks:
@@ -104,7 +110,7 @@ def _judge(estimate: Estimate, limits: Limits) -> Configuration:
             continue
         if needed is None:
             reasons.append(f"its price is not known, so a limit of {words(limit)} cannot be promised")
-            excess.append((name, float("inf")))
+            excess.append((name, inf))
         elif needed > limit:
             reasons.append(f"{name}: needs up to {words(needed)} of {words(limit)}")
             excess.append((name, needed / limit))
@@ -114,39 +120,64 @@ def _judge(estimate: Estimate, limits: Limits) -> Configuration:
 
 
 def _size(configuration: Configuration) -> tuple[float, ...]:
-    cost = configuration.usd.value if configuration.usd else float("inf")
+    cost = configuration.usd.value if configuration.usd else inf
     return configuration.estimate.gpu_count, cost, configuration.joules.value
 
 
 def _nothing(rejected: Sequence[Configuration], limits: Limits) -> DoesNotFit:
-    """The configuration that comes nearest, and the limit that it misses."""
+    """The configuration that comes nearest, the limit that it misses most, and limits that it would keep."""
     if not rejected:
         return DoesNotFit("no GPU was considered")
     nearest = min(rejected, key=lambda c: (max(factor for _, factor in c.excess), _size(c)))
-    name, factor = max(nearest.excess, key=lambda pair: pair[1])
-    found = f"the nearest, {nearest.name}, {nearest.reasons[0]}{_too_much(factor)}"
+    worst = max(range(len(nearest.excess)), key=lambda index: nearest.excess[index][1])
+    name, factor = nearest.excess[worst]
+    missed = dict(nearest.excess)
+    hint = (
+        "try a smaller batch, or on several GPUs --shard zero3"
+        if "memory" in missed
+        else f"with {' and '.join(_relaxed(*pair, limits) for pair in missed.items())} it would do"
+    )
     return DoesNotFit(
-        f"no configuration keeps the promise; {name} binds: {found}",
-        f"with {_relaxed(name, factor, limits)} it would do",
+        f"no configuration keeps the promise; {name} binds: the nearest is {nearest.name}; "
+        f"{nearest.reasons[worst]}{_too_much(factor)}",
+        hint,
     )
 
 
 def _too_much(factor: float) -> str:
-    if factor == float("inf"):
+    if factor == inf:
         return ""
-    return f" ({(factor - 1) * 100:.0f} % too much)" if factor < 3 else f" ({factor:.3g} times as much)"
+    times = f"{factor:.3g}" if factor < 100 else f"{factor:,.0f}"
+    return f" ({(factor - 1) * 100:.0f} % too much)" if factor < 3 else f" ({times} times as much)"
 
 
 def _relaxed(name: str, factor: float, limits: Limits) -> str:
+    """A limit that would do, rounded up."""
     match name:
         case "time":
-            return f"a deadline of {format_seconds((limits.deadline_seconds or 0.0) * factor)}"
+            return f"a deadline of {format_seconds(_whole_minutes((limits.deadline_seconds or 0.0) * factor))}"
         case "GPUs":
             return f"--max-gpus {round((limits.most_gpus or 1) * factor)}"
         case "cost":
-            unknown = factor == float("inf")
-            return "no limit on cost" if unknown else f"a budget of {(limits.most_usd or 0.0) * factor:,.2f} USD"
-        case "energy":
-            return f"{(limits.most_joules or 0.0) * factor / 3.6e6:,.3g} kWh"
+            return (
+                "no limit on cost"
+                if factor == inf
+                else f"a budget of {format_usd(_whole_cents((limits.most_usd or 0.0) * factor))}"
+            )
         case _:
-            return "a smaller batch or sharded state (--shard zero3)"
+            return format_energy(3.6e6 * _up((limits.most_joules or 0.0) * factor / 3.6e6))
+
+
+def _whole_minutes(seconds: float) -> float:
+    return 60.0 * ceil(seconds / 60 - 1e-9) if seconds >= 120 else _up(seconds)
+
+
+def _whole_cents(dollars: float) -> float:
+    unit = 1.0 if dollars >= 100 else 0.01
+    return _up(dollars) if dollars < 0.1 else ceil(dollars / unit - 1e-9) * unit
+
+
+def _up(value: float) -> float:
+    """Three digits, and not less."""
+    unit = 10.0 ** (floor(log10(value)) - 2)
+    return ceil(value / unit - 1e-9) * unit

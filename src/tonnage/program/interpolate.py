@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.program.trace import Attribute, Operator, TensorSpec, Trace
 
@@ -41,13 +42,16 @@ class Family:
     def at(self, batch: int) -> Trace:
         """The Trace at this batch; raises ValueError where a number does not scale evenly."""
         share = self._share(batch)
-        growth = self.large.block_bytes - self.small.block_bytes
-        sizes = self.small.block_bytes - (-growth * share.numerator // share.denominator)
         operators = tuple(
             _operator(a, b, share) for a, b in zip(self.small.operators, self.large.operators, strict=True)
         )
         return replace(
-            self.small, block_bytes=sizes, operators=operators, origin=replace(self.small.origin, batch=batch)
+            self.small,
+            block_bytes=_column(self.small.block_bytes, self.large.block_bytes, share),
+            call_host_bytes=_column(self.small.call_host_bytes, self.large.call_host_bytes, share),
+            call_host_random=_column(self.small.call_host_random, self.large.call_host_random, share),
+            operators=operators,
+            origin=replace(self.small.origin, batch=batch, epoch_steps=self._epoch_steps(batch)),
         )
 
     def agrees_with(self, trace: Trace) -> bool:
@@ -59,9 +63,20 @@ class Family:
         except ValueError:
             return False
 
+    def _epoch_steps(self, batch: int) -> int:
+        """As many samples in steps of another size, unless the program takes as many steps at any batch."""
+        steps = self.small.origin.epoch_steps
+        if steps == self.large.origin.epoch_steps:
+            return steps
+        return -(-steps * (self.small.origin.batch or 0) // batch)
+
     def _share(self, batch: int) -> Fraction:
         low, high = self.small.origin.batch or 0, self.large.origin.batch or 0
         return Fraction(batch - low, high - low)
+
+
+def _column(small: npt.NDArray[np.int64], large: npt.NDArray[np.int64], share: Fraction) -> npt.NDArray[np.int64]:
+    return small - (-(large - small) * share.numerator // share.denominator)
 
 
 def _whole(value: Fraction) -> int:

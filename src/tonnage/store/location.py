@@ -59,7 +59,9 @@ def _file(path: Path, create: bool) -> Location:
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a database", f"name a file in it, such as {path / 'benchmark.db'}")
     if not path.exists() and not create:
-        raise NotFound(f"there is no benchmark database {path}", "`tonnage bench import` makes one")
+        raise NotFound(
+            f"there is no benchmark database {path}", "`tonnage bench run` and `tonnage bench import` make one"
+        )
     if not path.parent.is_dir():
         raise NotFound(f"there is no folder {path.parent} for the database", f"mkdir -p {path.parent}")
     return Location(URL.create("sqlite", database=str(path)), str(path))

@@ -12,6 +12,16 @@ from tonnage.benchmark.sampling import Source
 Value: TypeAlias = int | float | str | bool
 Sampler: TypeAlias = "Callable[[Draw], Value]"
 
+# What many networks have; half of all draws are among these, so that what is most often asked for was measured.
+_CHANNELS = (
+    16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 384, 480, 512, 576, 640, 672, 768, 960, 1024,
+    1152, 1280, 1536, 2048,
+)  # fmt: skip
+_FEATURES = (
+    64, 128, 256, 384, 512, 768, 1000, 1024, 1280, 1536, 2048, 2304, 2560, 3072, 4096, 5120, 8192, 11008, 14336, 30522,
+    32000, 50257, 50304,
+)  # fmt: skip
+_BATCHES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 _IMAGE_SIDES = (224, 112, 56, 28, 14, 7, 256, 128, 64, 32, 16, 8, 4)
 
 
@@ -38,6 +48,25 @@ class Draw:
         value = self.log(low, high)
         multiple = (64, 16, 8, 1)[self.index((5, 2, 2, 1))]
         return max(low, value) if value < multiple else value // multiple * multiple
+
+
+def _usual(known: Sequence[int], low: int, high: int, otherwise: Sampler) -> Sampler:
+    usual = one_of(*(number for number in known if low <= number <= high))
+    return one_of(usual, otherwise)
+
+
+def channels(low: int, high: int) -> Sampler:
+    """Channels of images."""
+    return _usual(_CHANNELS, low, high, width(low, high))
+
+
+def features(low: int, high: int) -> Sampler:
+    """Features of vectors: widths of transformers, classes, vocabularies."""
+    return _usual(_FEATURES, low, high, width(low, high))
+
+
+def batch(high: int) -> Sampler:
+    return _usual(_BATCHES, 1, high, log(1, high))
 
 
 def log(low: int, high: int) -> Sampler:

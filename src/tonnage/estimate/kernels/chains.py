@@ -36,6 +36,8 @@ def recurrent_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: 
     weights = table.itemsize * table.columns * table.depth  # read again in each step
     step = constants["step_cycles"] / rates.clock + weights / (rates.l2_bandwidth * constants["cache"])
     chain = steps * step
-    compute = table.operations / (rates.operations[table.arithmetic] * np.minimum(constants["arithmetic"], 1.0))
+    filled = table.rows / (table.rows + constants["tile_overhead"])  # a small batch leaves most of a tile empty
+    share = np.minimum(constants["arithmetic"] * filled, 1.0)
+    compute = table.operations / (rates.operations[table.arithmetic] * share)
     memory = table.bytes * cold / (rates.stream * constants["bandwidth"])
     return np.asarray(chain + joined(compute, memory, constants["overlap"]))

@@ -141,7 +141,10 @@ _DEFAULTS: Mapping[str, KindConstants] = {
     **{f"{kind}.depthwise": KindConstants(bandwidth=0.5, arithmetic=0.2) for kind in TILED[1:]},
     **{f"{kind}.{unit}": replace(_HALVES, arithmetic=0.6) for kind in TILED[1:] for unit in UNITS[1:]},
     **{f"{kind}.{unit}": KindConstants(arithmetic=0.5, tile_overhead=50.0) for kind in ATTENTIONS for unit in UNITS},
-    **{kind: KindConstants(arithmetic=0.03, step_cycles=2000.0) for kind in ("recurrent", "recurrent_backward")},
+    **{
+        kind: KindConstants(arithmetic=0.1, tile_overhead=40.0, step_cycles=2000.0)
+        for kind in ("recurrent", "recurrent_backward")
+    },
 }
 _KIND_CLASS = np.array([[CLASSES.index(f"{kind}.{unit}") if f"{kind}.{unit}" in CLASSES else CLASSES.index(kind)
                          for unit in UNITS] for kind in KINDS])  # fmt: skip

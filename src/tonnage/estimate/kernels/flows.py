@@ -16,6 +16,7 @@ _NORMALISED = np.array(["normalisation" in kind for kind in KINDS])
 _SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that one warp keeps in its registers
 _SOFTMAX_ROWS, _NORMALISED_ROWS = 6.0, 16.0  # in flight on an SM, by the size of PyTorch's blocks
 _REDUCTION, _WINDOW, _LIST = KINDS.index("reduction"), KINDS.index("window"), KINDS.index("list")
+_SCATTER = KINDS.index("scatter")
 _ROWS_AT_ONCE = 4  # blocks that an SM works on without slowing each other down
 
 
@@ -63,9 +64,19 @@ def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
     rows = turns * (constants["step_cycles"] + table.depth * constants["row_cycles"])
     uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
     pieces = np.maximum(table.columns / (_ROWS_AT_ONCE * rates.sms), 1.0) * table.depth * constants["row_cycles"]
-    kinds = [_BY_ROWS[table.kind], *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST))]
+    kinds = [
+        (table.kind == _SCATTER) & (table.groups > 1),
+        _BY_ROWS[table.kind],
+        *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST)),
+    ]
     steps = constants["step_cycles"]
-    cycles = [rows * uneven, _reduction_steps(table) * steps, table.groups * steps, pieces * table.groups]
+    cycles = [
+        table.groups * steps,
+        rows * uneven,
+        _reduction_steps(table) * steps,
+        table.groups * steps,
+        pieces * table.groups,
+    ]
     return np.asarray(np.select(kinds, cycles, default=0.0))
 
 
@@ -78,6 +89,8 @@ def _reduction_steps(table: WorkTable) -> Floats:
 
 
 def depthwise_seconds(table: WorkTable, rates: Rates, constants: Columns, cold: Floats) -> Floats:
-    """Convolutions without a product in them: windows at a share of the plain units, or bytes."""
-    compute = table.operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
+    """Convolutions without a product in them: windows at a share of the plain units, or bytes. The gradient of the data
+    goes through whole windows, whatever the stride."""
+    operations = 2.0 * table.rows * table.columns * table.depth * table.batch
+    compute = operations / (rates.operations[0] * np.minimum(constants["arithmetic"], 1.0))
     return joined(compute, stream_seconds(table, rates, constants, cold), constants["overlap"])

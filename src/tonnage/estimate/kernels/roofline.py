@@ -7,6 +7,7 @@ same on a GPU that was never measured. The power limit is no matter of single ke
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,15 +16,28 @@ from tonnage.estimate.kernels.constants import CLASSES, UNITS, Columns, Constant
 from tonnage.estimate.kernels.flows import cold_share, depthwise_seconds, stream_seconds
 from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
-from tonnage.estimate.kernels.table import Floats, WorkTable
+from tonnage.estimate.kernels.table import ARITHMETICS, Floats, WorkTable
 from tonnage.estimate.kernels.tiles import candidates, chosen, only_possible, product_seconds
 from tonnage.estimate.kernels.work import KINDS
 
+_NEARLY = 0.3
 Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
 
 
 def seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
     """Seconds of each work when it runs alone at the boost clock."""
+    found = _seconds(table, rates, constants)
+    fp32, tf32 = (ARITHMETICS.index(name) for name in ("fp32", "tf32"))
+    # Libraries that may use TF32 need not: where plain units are nearly as fast they take whichever is quicker.
+    free = table.arithmetic == tf32
+    if free.any() and rates.operations[fp32] > _NEARLY * rates.operations[tf32]:
+        chosen_rows = table.where(free)
+        plain = replace(chosen_rows, arithmetic=np.full(len(chosen_rows), fp32))
+        found[free] = np.minimum(found[free], _seconds(plain, rates, constants))
+    return found
+
+
+def _seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
     classes = classes_of(table, rates)
     columns = constants.columns(classes, rates.library)
     cold = cold_share(table, rates, constants.resident)

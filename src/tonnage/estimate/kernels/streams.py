@@ -170,13 +170,27 @@ def _scatters(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: AR
     launches = _SORTING_LAUNCHES if _sorts_indices(operator) else 1.0
     work = moved("scatter", operator, depth=_row(operator), launches=launches)
     if operator.name == "aten::embedding_dense_backward":
-        work = replace(work, rows=max(tensors(operator)[-1].numel, 1))
-    return (work,)
+        count = max(tensors(operator)[-1].numel, 1)  # without sorting, each row is compared with all indices in turn
+        work = replace(work, rows=count, groups=1 if launches > 1 else count)
+    return (work if operator.outputs else _in_place(work, operator),)
 
 
-# Where several gradients may belong to one row, PyTorch sorts the indices first, in about so many kernels. Up to 3,072
+def _in_place(work: Work, operator: Operator) -> Work:
+    """Only what the indices name is touched."""
+    others = tensors(operator)[1:]
+    if not others:
+        return work
+    values = max(others, key=lambda spec: spec.nbytes)
+    read = float(sum(map(stored_bytes, others)) + values.nbytes)
+    return replace(
+        work, read_bytes=read, fresh_bytes=float(values.nbytes), written_bytes=float(values.nbytes),
+        rows=max(values.numel // work.depth, 1),
+    )  # fmt: skip
+
+
+# Where several gradients may belong to one row, PyTorch sorts the indices first: counted on an H200. Up to 3,072
 # rows an embedding's gradient does without.
-_SORTING_LAUNCHES = 12.0
+_SORTING_LAUNCHES = 31.0
 _MOST_UNSORTED = 3072
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from tonnage.estimate.kernels.constants import Columns
 from tonnage.estimate.kernels.rates import Library, Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
+from tonnage.estimate.kernels.work import KINDS
 
 SPLITS = (1, 2, 3, 5, 8, 16, 32)
 LEAST_DEPTH = 64  # a product is not split into pieces less deep
@@ -34,6 +35,7 @@ _TENSOR_TILES = (
     (32, 128, 1), (128, 32, 1), (32, 64, 1), (16, 128, 1),
 )  # fmt: skip
 _CONVOLUTION_TILES = ((128, 128, 1), (128, 64, 1), (128, 32, 1))
+_PRODUCT, _WEIGHT = KINDS.index("product"), KINDS.index("convolution_weight")
 _SCHEDULERS = 4  # of an SM: with fewer warps some have nothing to do
 _MOST_WARPS = 16.0
 _PERSISTENT_TAIL = 0.25  # Hopper's kernels stay on their SMs and share out what is left: so much of the tail remains
@@ -136,15 +138,19 @@ def efficiency(table: WorkTable, rates: Rates, constants: Columns, grid: Grid) -
 
 
 def misalignment(table: WorkTable) -> Floats:
-    """How often the alignment of a row halves below the 16 bytes that the fastest loads need."""
-    inner = np.where(table.first_transposed, table.rows, table.depth)
-    other = np.where(table.second_transposed, table.depth, table.columns)
+    """How often the alignment of a row halves below the 16 bytes that the fastest loads need. Images count only in
+    channels-last: others are padded when they are converted."""
+    image = table.kind != _PRODUCT
+    channels = np.where(table.kind == _WEIGHT, table.columns, table.depth) / table.window
+    inner = np.where(image, channels, np.where(table.first_transposed, table.rows, table.depth))
+    other = np.where(image, inner, np.where(table.second_transposed, table.depth, table.columns))
+    results = np.where(table.kind == _WEIGHT, table.rows, table.columns)
     elements = np.maximum(16 / table.itemsize, 1.0)
     found = np.zeros(len(table))
     for power in (2, 4, 8):
-        uneven = (inner % power != 0) | (other % power != 0) | (table.columns % power != 0)
+        uneven = (inner % power != 0) | (other % power != 0) | (results % power != 0)
         found += uneven & (power <= elements)
-    return found
+    return np.asarray(np.where(image & ~table.channels_last, 0.0, found))
 
 
 def _reads_along_depth(table: WorkTable) -> Floats:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from tonnage.benchmark.layers.scenes.bench import Bench, Function, Scene
+
+_MOST_PICKED = 1 << 26  # values
 
 
 def transpose(bench: Bench, batch: int, rows: int, columns: int, order: str) -> Scene:
@@ -24,20 +25,23 @@ def embedding(bench: Bench, rows: int, columns: int, tokens: int) -> Scene:
     return bench.scene(lambda weight: F.embedding(wanted, weight), bench.tensor(rows, columns))
 
 
-def gather(bench: Bench, rows: int, columns: int, function: str) -> Scene:
-    places, mask = bench.indices(rows, rows), bench.indices(2, rows, columns).bool()
-
-    def in_columns(tensor: Tensor) -> Tensor:
-        return tensor[:, None].expand(-1, columns)
-
-    functions: dict[str, Function] = {
-        "select": lambda x: x[places],
-        "gather": lambda x: x.gather(0, in_columns(places)),
-        "scatter_add": lambda x: torch.zeros_like(x).scatter_add(0, in_columns(places), x),
-        "index_add": lambda x: torch.zeros_like(x).index_add(0, places, x),
+def gather(bench: Bench, rows: int, columns: int, places: int, function: str) -> Scene:
+    """`places` rows are picked out of a table, or added into one."""
+    places = min(places, _MOST_PICKED // columns)
+    where, mask = bench.indices(rows, places), bench.indices(2, rows, columns).bool()
+    table, picked = bench.tensor(rows, columns), bench.tensor(places, columns)
+    wide = where[:, None].expand(-1, columns)
+    into: dict[str, Function] = {
+        "scatter_add": lambda x: torch.zeros_like(table).scatter_add(0, wide, x),
+        "index_add": lambda x: torch.zeros_like(table).index_add(0, where, x),
+        "index_put": lambda x: torch.zeros_like(table).index_put((where,), x, accumulate=True),
+    }
+    out_of: dict[str, Function] = {
+        "select": lambda x: x[where],
+        "gather": lambda x: x.gather(0, wide),
         "mask": lambda x: x.masked_fill(mask, 0.0),
     }
-    return bench.scene(functions[function], bench.tensor(rows, columns))
+    return bench.scene(into[function], picked) if function in into else bench.scene(out_of[function], table)
 
 
 def ranking(bench: Bench, rows: int, columns: int, function: str) -> Scene:

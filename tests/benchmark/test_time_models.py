@@ -1,0 +1,111 @@
+"""Time models in files: what comes with the package, what `tonnage fit` writes, and what is refused."""
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.benchmark.time_models import (
+    current_model,
+    load_model,
+    own_model_path,
+    read_model,
+    shipped_model,
+    write_model,
+)
+from tonnage.errors import InvalidFile, UsageError
+from tonnage.estimate.host_time import HostModel
+from tonnage.estimate.time_model import Spreads, TimeModel
+
+OWN = TimeModel(
+    host=HostModel(operators={"aten::mm": 1e-5}, speed=2.0), spreads=Spreads(factors={"calibrated": {"x": 1.0}})
+)
+
+
+def packed(plain: Any) -> bytes:
+    return gzip.compress(json.dumps(plain).encode())
+
+
+def test_a_model_is_the_same_after_a_round_trip() -> None:
+    assert load_model(packed(OWN.as_dict()), "it").as_dict() == OWN.as_dict()
+    assert load_model(packed(OWN.as_dict()), "it") == OWN
+
+
+def test_the_shipped_model_is_the_same_after_a_round_trip() -> None:
+    shipped = shipped_model()
+    assert load_model(packed(shipped.as_dict()), "it").as_dict() == shipped.as_dict()
+
+
+def test_a_file_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
+    first, second = tmp_path / "folder" / "a.json.gz", tmp_path / "b.json.gz"
+    write_model(OWN, first)
+    write_model(read_model(first), second)
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(path.name for path in first.parent.iterdir()) == ["a.json.gz"]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "words": lambda content: b"these are words",
+    "half": lambda content: content[: len(content) // 2],
+    "a byte in the middle": lambda content: content[:60] + bytes([content[60] ^ 255]) + content[61:],
+    "no JSON": lambda content: gzip.compress(b"{"),
+    "no object": lambda content: packed([1, 2, 3]),
+    "nothing in it": lambda content: packed({}),
+    "another version": lambda content: packed({**OWN.as_dict(), "version": 99}),
+    "no host": lambda content: packed({k: v for k, v in OWN.as_dict().items() if k != "host"}),
+    "an unknown constant": lambda content: packed({**OWN.as_dict(), "copies": {"warp": 9}}),
+    "kernels that are none": lambda content: packed({**OWN.as_dict(), "kernels": 3}),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_file_is_refused(kind: str) -> None:
+    with pytest.raises(InvalidFile, match="it is not a time model of this version") as error:
+        load_model(DAMAGE[kind](packed(OWN.as_dict())), "it")
+    assert "tonnage fit" in error.value.hint
+
+
+def test_without_a_model_of_ones_own_the_packages_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_TIME_MODEL", str(tmp_path / "none.json.gz"))
+    assert current_model() is shipped_model()
+
+
+def test_ones_own_model_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_TIME_MODEL", str(tmp_path / "own.json.gz"))
+    write_model(OWN, own_model_path())
+    assert current_model() == OWN
+    own_model_path().unlink()
+    assert current_model() is shipped_model()
+
+
+def test_without_the_variable_it_lies_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TONNAGE_TIME_MODEL", raising=False)
+    assert own_model_path().name == "time-model.json.gz"
+    assert "tonnage" in own_model_path().parts
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="cannot be read"):
+        read_model(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_model(OWN, tmp_path / "file" / "model.json.gz")
+
+
+def test_what_was_never_measured_is_known_within_a_factor_of_three() -> None:
+    bounds = Spreads().around(6.0, "specification", "step_seconds")
+    assert (bounds.low, bounds.high) == pytest.approx((2.0, 18.0))
+
+
+def test_bounds_differ_by_basis() -> None:
+    model = replace(OWN.spreads, factors={"calibrated": {"step_seconds": 0.1}, "specification": {"step_seconds": 1.0}})
+    calibrated, specified = (model.around(1.0, basis, "step_seconds") for basis in ("calibrated", "specification"))
+    assert specified.low < calibrated.low < 1 < calibrated.high < specified.high
