@@ -59,4 +59,5 @@ def format_usd(dollars: float) -> str:
 
 def _three_digits(value: float) -> str:
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    return f"{value:.{digits}f}"
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text
