@@ -1,12 +1,12 @@
 """What is measured: programs with their arguments.
 
-`python benchmarks/accuracy/measure.py --list` prints them.
+`python benchmarks/accuracy/measure.py --out . --list` prints them. Blind ones are in `blind_configurations.py`.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parent / "programs"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,11 @@ class Configuration:
     program: str
     arguments: tuple[str, ...]
     split: str
+    folder: str = "programs"
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / self.folder / self.program
 
 
 # Tens of MiB to tens of GiB. Programs of the test part are never used for tuning, not even in another configuration.
@@ -236,15 +241,17 @@ TEST: dict[str, dict[str, str]] = {
 }
 
 
-def _configurations(programs: dict[str, dict[str, str]], split: str) -> list[Configuration]:
-    return [
-        Configuration(name, program, tuple(arguments.split()), split)
+def configurations_of(
+    programs: dict[str, dict[str, str]], split: str, folder: str = "programs"
+) -> tuple[Configuration, ...]:
+    return tuple(
+        Configuration(name, program, tuple(arguments.split()), split, folder)
         for program, named in programs.items()
         for name, arguments in named.items()
-    ]
+    )
 
 
-CONFIGURATIONS = (*_configurations(TUNE, "tune"), *_configurations(TEST, "test"))
+CONFIGURATIONS = configurations_of(TUNE, "tune") + configurations_of(TEST, "test")
 
 # Arguments that make each program small enough for any machine, for trying it out.
 TINY: dict[str, tuple[str, ...]] = {

@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import platform
-import re
 import runpy
 import signal
 import subprocess
@@ -22,13 +21,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from configurations import CONFIGURATIONS, PROGRAMS, Configuration
+from configurations import Configuration
 from nvml import open_nvml
+from selection import SPLITS, selected
 
 SAMPLE_SECONDS = 0.005
 FILE_BYTES = 14 << 20  # a new file after this, so that each stays easy to copy around
@@ -267,7 +266,7 @@ class Parent:
     def _child(self, configuration: Configuration | None = None, probe: bool = False) -> dict[str, Any]:
         job = {
             "probe": probe,
-            "program": str(PROGRAMS / configuration.program) if configuration else "",
+            "program": str(configuration.path) if configuration else "",
             "arguments": [*configuration.arguments, "--steps", str(self.options.steps)] if configuration else [],
             "history": None if probe else self.options.history,
             "operators": False if probe else self.options.operators,
@@ -344,12 +343,6 @@ class Parent:
         return path
 
 
-def chosen(options: argparse.Namespace) -> Iterator[Configuration]:
-    for configuration in CONFIGURATIONS:
-        if re.search(options.only, configuration.name) and options.split in ("all", configuration.split):
-            yield configuration
-
-
 def text_of(row: dict[str, Any]) -> str:
     numbers = "".join(f"{row.get(column, 0) / 2**20:>12.1f}" for column in COLUMNS)
     seconds = f"{row.get('seconds', 0):>7.1f}{row['wall_seconds']:>7.1f}"
@@ -361,7 +354,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", default="", help="regular expression that a configuration's name must contain")
-    parser.add_argument("--split", choices=("all", "tune", "test"), default="all")
+    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no configuration after this long")
     parser.add_argument("--limit", type=float, default=60.0, help="most seconds for one configuration")
     parser.add_argument("--steps", type=int, default=5)
@@ -375,13 +368,14 @@ def main() -> None:
         run_job(json.loads(options.job))
         return
     if options.list:
-        print("\n".join(f"{c.split:<5} {c.name:<44} {c.program} {' '.join(c.arguments)}" for c in chosen(options)))
+        for c in selected(options.split, options.only):
+            print(f"{c.split:<5} {c.name:<44} {c.program} {' '.join(c.arguments)}")
         return
     started = time.monotonic()
     if not options.fresh_process:
         preload()
     with tempfile.TemporaryDirectory() as scratch:
-        measure_all(Parent(options, Path(scratch)), list(chosen(options)), started)
+        measure_all(Parent(options, Path(scratch)), selected(options.split, options.only), started)
 
 
 def measure_all(parent: Parent, configurations: list[Configuration], started: float) -> None:

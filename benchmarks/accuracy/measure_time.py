@@ -19,9 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from configurations import PROGRAMS, Configuration
-from measure import chosen, describe_machine, preload
+from configurations import Configuration
+from measure import describe_machine, preload
 from nvml import open_nvml
+from selection import SPLITS, selected
 from step_clock import Done, StepClock
 
 STEPS = 4000  # more than are ever waited for: the clock ends the program
@@ -35,9 +36,9 @@ def run_child(configuration: Configuration | None, result: Path, options: argpar
         else:
             clock = StepClock(open_nvml(), options.power_seconds, options.most_seconds)
             clock.install()
-            program = str(PROGRAMS / configuration.program)
+            program = str(configuration.path)
             sys.argv = [program, *configuration.arguments, "--steps", str(STEPS)]
-            sys.path.insert(0, str(PROGRAMS))
+            sys.path.insert(0, str(configuration.path.parent))
             try:
                 runpy.run_path(program, run_name="__main__")
                 row["error"] = f"the program ended after {clock.steps} steps"
@@ -78,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", default="")
-    parser.add_argument("--split", choices=("all", "tune", "test"), default="all")
+    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no configuration after this long")
     parser.add_argument("--limit", type=float, default=40.0, help="most seconds for one configuration")
     parser.add_argument("--power-seconds", type=float, default=1.0)
@@ -94,7 +95,7 @@ def main() -> None:
         header["date"] = datetime.now(UTC).isoformat(timespec="seconds")
         file.write(json.dumps(header) + "\n")
         print(json.dumps(header), flush=True)
-        for configuration in chosen(options):
+        for configuration in selected(options.split, options.only):
             if time.monotonic() - started > options.seconds:
                 print("time is up", flush=True)
                 break

@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy/memory.py                       all configurations; prints the table and the bars
     python benchmarks/accuracy/memory.py --split test          only programs that were never used for tuning
+    python benchmarks/accuracy/memory.py --split blind         the blind programs, which no other run takes
     python benchmarks/accuracy/memory.py --write               also writes the rows and the page of the documentation
 
 The measured rows come from `measure.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program is
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import sys
 import time
@@ -22,7 +22,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from configurations import CONFIGURATIONS, PROGRAMS, Configuration
+from configurations import Configuration
+from selection import SPLITS, selected
 
 from tonnage import __version__
 from tonnage.errors import TonnageError
@@ -49,7 +50,7 @@ def predict(configuration: Configuration, gpu: str, cache: Path | None) -> dict[
     """One row of predictions; a program that cannot be followed has an `error`."""
     begin = time.monotonic()
     saved = cache / f"{configuration.name}.trace" if cache else None
-    program = Program(kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments)
+    program = Program(kind="script", target=str(configuration.path), arguments=configuration.arguments)
     try:
         if saved is not None and saved.exists():
             trace = read_trace(saved)
@@ -150,16 +151,13 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, default=RESULTS / "h200-2026-11-15.jsonl")
     parser.add_argument("--gpu", default="H200")
     parser.add_argument("--only", default="", help="regular expression for names")
-    parser.add_argument("--split", choices=("tune", "test"))
+    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
     parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
     parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
     options = parser.parse_args()
     machine, real = measured_rows(options.measured)
-    chosen = [
-        c for c in CONFIGURATIONS
-        if c.name in real and re.search(options.only, c.name) and options.split in (None, c.split)
-    ]  # fmt: skip
+    chosen = [c for c in selected(options.split, options.only) if c.name in real]
     if options.traces:
         options.traces.mkdir(parents=True, exist_ok=True)
     rows = []

@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy/time.py                       all configurations; prints the table and the bars
     python benchmarks/accuracy/time.py --split test          only programs whose family is not in the fitting data
+    python benchmarks/accuracy/time.py --split blind         the blind programs, which no other run takes
     python benchmarks/accuracy/time.py --write               also writes the rows and the page of the documentation
 
 The measured rows come from `measure_time.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +21,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from configurations import CONFIGURATIONS, Configuration
+from configurations import Configuration
 from memory import quantile
+from selection import SPLITS, selected
 from time_rows import measured, measured_rows, trace_of
 
 from tonnage import __version__
@@ -139,17 +140,13 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, default=RESULTS / "times.jsonl")
     parser.add_argument("--gpu", default="H200")
     parser.add_argument("--only", default="", help="regular expression for names")
-    parser.add_argument("--split", choices=("tune", "test"))
+    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
     parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
     parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
     options = parser.parse_args()
     machine, real = measured_rows(options.measured)
-    chosen = [
-        c
-        for c in CONFIGURATIONS
-        if c.name in real and re.search(options.only, c.name) and options.split in (None, c.split)
-    ]
+    chosen = [c for c in selected(options.split, options.only) if c.name in real]
     if options.traces:
         options.traces.mkdir(parents=True, exist_ok=True)
     rows = []

@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from configurations import PROGRAMS, Configuration
+from configurations import Configuration
 
 from tonnage.program.capture import capture
 from tonnage.program.program import Program
@@ -44,9 +44,7 @@ def trace_of(configuration: Configuration, cache: Path | None) -> Trace:
     saved = cache / f"{configuration.name}.trace" if cache else None
     if saved is not None and saved.exists():
         return read_trace(saved)
-    trace = capture(
-        Program(kind="script", target=str(PROGRAMS / configuration.program), arguments=configuration.arguments)
-    )
+    trace = capture(Program(kind="script", target=str(configuration.path), arguments=configuration.arguments))
     if saved is not None:
         write_trace(trace, saved)
     return trace

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,24 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def load_blind() -> ModuleType:
+    """It takes the other list's module by its name, which no other test should find."""
+    sys.modules["configurations"] = configurations
+    try:
+        return load("blind_configurations")
+    finally:
+        del sys.modules["configurations"]
+
+
 configurations = load("configurations")
+blind = load_blind()
+EVERY = configurations.CONFIGURATIONS + blind.BLIND_CONFIGURATIONS
+TINY = [
+    (FOLDER / folder / program, arguments)
+    for folder, programs in (("programs", configurations.TINY), ("blind", blind.TINY))
+    for program, variants in programs.items()
+    for arguments in variants
+]
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,9 +47,9 @@ class Parser(argparse.ArgumentParser):
         raise AssertionError(message)
 
 
-def parser_of(program: str) -> Parser:
+def parser_of(program: Path) -> Parser:
     """The program's parser rebuilt from its source, because importing a script would run it."""
-    tree = ast.parse((FOLDER / "programs" / program).read_text())
+    tree = ast.parse(program.read_text())
     tables = {
         node.targets[0].id: node.value
         for node in tree.body
@@ -67,7 +85,7 @@ def choices_of(value: ast.expr, tables: dict[str, ast.expr]) -> list[str]:
 
 
 def test_names_are_unique() -> None:
-    names = [configuration.name for configuration in configurations.CONFIGURATIONS]
+    names = [configuration.name for configuration in EVERY]
     assert len(set(names)) == len(names)
 
 
@@ -88,14 +106,21 @@ def test_every_program_file_is_used_and_has_a_tiny_version() -> None:
     assert files == set(configurations.TINY)
 
 
-@pytest.mark.parametrize("configuration", configurations.CONFIGURATIONS, ids=lambda c: c.name)
+def test_blind_programs_are_a_set_of_their_own() -> None:
+    files = {path.name for path in (FOLDER / "blind").glob("*.py")}
+    assert files == set(blind.BLIND)
+    assert files == set(blind.TINY)
+    assert not files & {path.name for path in (FOLDER / "programs").glob("*.py")}
+    assert {configuration.split for configuration in blind.BLIND_CONFIGURATIONS} == {"blind"}
+
+
+@pytest.mark.parametrize("configuration", EVERY, ids=lambda c: c.name)
 def test_the_program_takes_the_arguments(configuration: Any) -> None:
-    parsed = parser_of(configuration.program).parse_args([*configuration.arguments, "--steps", "3"])
+    parsed = parser_of(configuration.path).parse_args([*configuration.arguments, "--steps", "3"])
     assert parsed.steps == 3
     assert parsed.batch_size > 0
 
 
-@pytest.mark.parametrize("program", configurations.TINY)
-def test_the_program_takes_its_tiny_arguments(program: str) -> None:
-    for arguments in configurations.TINY[program]:
-        parser_of(program).parse_args([*arguments.split(), "--steps", "2"])
+@pytest.mark.parametrize(("program", "arguments"), TINY, ids=lambda value: getattr(value, "name", ""))
+def test_the_program_takes_its_tiny_arguments(program: Path, arguments: str) -> None:
+    parser_of(program).parse_args([*arguments.split(), "--steps", "2"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from steps import product, relu, step_with
 
-from tonnage.estimate.energy import EnergyModel, node_factor
+from tonnage.estimate.energy import EnergyModel, node_factors
 from tonnage.estimate.step import Step
 from tonnage.estimate.step_time import time_step
 from tonnage.estimate.time_model import TimeModel
@@ -55,7 +55,7 @@ def test_half_precision_needs_less_energy() -> None:
 
 
 def test_older_chips_need_more_for_an_operation() -> None:
-    assert node_factor(find_gpu("K80")) > node_factor(find_gpu("V100 SXM2 16GB")) > node_factor(H200)
+    assert node_factors(find_gpu("K80"))[0] > node_factors(find_gpu("V100 SXM2 16GB"))[0] > node_factors(H200)[0]
 
 
 def test_every_byte_has_its_price() -> None:

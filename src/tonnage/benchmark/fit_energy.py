@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.benchmark.extras import nonnegative
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.errors import UsageError
-from tonnage.estimate.energy import EnergyModel, node_factor
+from tonnage.estimate.energy import EnergyModel, node_factors
 from tonnage.estimate.kernels.table import ARITHMETICS
 from tonnage.estimate.timeline import Floats
 
@@ -47,7 +47,7 @@ def _features(sample: StepSample) -> list[float]:
     seconds = sample.energy_step_seconds or sample.step_seconds
     operations = [
         float((step.works.operations * calls)[step.works.arithmetic == ARITHMETICS.index(name)].sum())
-        * node_factor(gpu)
+        * float(node_factors(gpu)[ARITHMETICS.index(name)])
         for name in ("fp32", "tf32", "fp16", "bf16")
     ]
     return [

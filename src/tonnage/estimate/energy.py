@@ -12,16 +12,25 @@ import numpy as np
 from tonnage.estimate.kernels.table import ARITHMETICS, WorkTable
 from tonnage.hardware import Gpu
 
-# Energy of an operation relative to Hopper's at its own clock: process node and design of the generation.
-_NODE = {
-    "Kepler": 6.0, "Maxwell": 4.2, "Pascal": 3.0, "Volta": 2.0, "Turing": 2.0, "Ampere": 1.5, "Ada Lovelace": 1.0,
-    "Hopper": 1.0, "Blackwell": 0.9, "CDNA": 1.5, "CDNA 2": 1.35, "CDNA 3": 1.0,
+# Energy of an operation relative to Hopper's: process node and design of the generation, for plain units and for tensor
+# cores. Pascal to Ada as their public operator latencies under a power limit imply (benchmarks/accuracy/gpu_ops.py); the
+# others are set by their process node and are our assumption.
+_PLAIN = {
+    "Kepler": 5.0, "Maxwell": 3.5, "Pascal": 2.5, "Volta": 2.15, "Turing": 2.45, "Ampere": 1.55, "Ada Lovelace": 1.0,
+    "Hopper": 1.0, "Blackwell": 0.9, "CDNA": 1.6, "CDNA 2": 1.4, "CDNA 3": 1.0,
 }  # fmt: skip
+_TENSOR = {
+    "Volta": 2.4, "Turing": 2.4, "Ampere": 1.07, "Ada Lovelace": 1.27, "Hopper": 1.0, "Blackwell": 0.9, "CDNA": 1.6,
+    "CDNA 2": 1.4, "CDNA 3": 1.0,
+}  # fmt: skip
+_UNKNOWN = 1.5
 
 
-def node_factor(gpu: Gpu) -> float:
-    """Energy of an operation on this generation of chips, relative to Hopper's."""
-    return _NODE.get(gpu.architecture, 1.5)
+def node_factors(gpu: Gpu) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Energy of an operation on this generation of chips relative to Hopper's, by arithmetic."""
+    plain = _PLAIN.get(gpu.architecture, _UNKNOWN)
+    tensor = _TENSOR.get(gpu.architecture, plain)
+    return np.array([plain if name in ("fp32", "fp64") else tensor for name in ARITHMETICS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +47,11 @@ class EnergyModel:
         price = np.array(self.picojoules_operation[: len(ARITHMETICS)])[table.arithmetic]
         memory = 1.0 if gpu.memory_type.startswith("HBM") else 1.3
         return np.asarray(
-            (table.operations * price * node_factor(gpu) + table.bytes * self.picojoules_byte * memory) * 1e-12
+            (
+                table.operations * price * node_factors(gpu)[table.arithmetic]
+                + table.bytes * self.picojoules_byte * memory
+            )
+            * 1e-12
         )
 
     def idle_watts(self, gpu: Gpu) -> float:
