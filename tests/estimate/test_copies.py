@@ -25,6 +25,11 @@ def test_pageable_memory_moves_at_the_speed_of_the_host() -> None:
     assert GIB / to_host == pytest.approx(MODEL.pageable_d2h[-1][1], rel=1e-3)
 
 
+def test_pageable_memory_that_fits_a_buffer_moves_faster() -> None:
+    small, large = (nbytes / MODEL.device_seconds(copy_to_gpu(nbytes), H200) for nbytes in (MIB, 64 * MIB))
+    assert small > 2 * large
+
+
 def test_a_slow_link_is_the_limit_of_pageable_memory_too() -> None:
     slow = find_gpu("K80")
     pinned, pageable = (MODEL.device_seconds(copy_to_gpu(GIB, pinned=kind), slow) for kind in (True, False))

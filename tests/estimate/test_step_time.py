@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps import Call, copy_to_gpu, copy_to_host, product, relu, step_with, training_calls
 
-from tonnage.estimate.estimate import Interval
+from tonnage.estimate.estimate import Interval, TimeEstimate
 from tonnage.estimate.host_time import HostModel
+from tonnage.estimate.step import Step
 from tonnage.estimate.step_time import StepTime, StepTimer, time_step
 from tonnage.estimate.time_estimate import describe_time, estimate_time
 from tonnage.estimate.time_model import Spreads, TimeModel
@@ -68,17 +69,19 @@ def test_a_faster_host_does_nothing_for_large_kernels() -> None:
 # -- as an estimate -------------------------------------------------------------------------------------------------------
 
 
+def estimate(step: Step, gpu: Gpu, epoch_steps: int = 0) -> TimeEstimate | None:
+    return estimate_time(StepTimer(step, TimeModel()), gpu, epoch_steps=epoch_steps)
+
+
 def test_what_bounds_a_step_is_named() -> None:
-    small = estimate_time(StepTimer(step_with(*[(relu(8), Phase.FORWARD)] * 50), TimeModel()), H200)
-    large = estimate_time(StepTimer(step_with(*[(product(8192), Phase.FORWARD)] * 5), TimeModel()), H200)
-    copied = estimate_time(
-        StepTimer(step_with((copy_to_gpu(1 << 30), Phase.COPY), (relu(8), Phase.FORWARD)), TimeModel()), H200
-    )
+    small = estimate(step_with(*[(relu(8), Phase.FORWARD)] * 50), H200)
+    large = estimate(step_with(*[(product(8192), Phase.FORWARD)] * 5), H200)
+    copied = estimate(step_with((copy_to_gpu(1 << 30), Phase.COPY), (relu(8), Phase.FORWARD)), H200)
     assert [time.bound_by for time in (small, large, copied) if time] == ["host", "GPU", "copies"]
 
 
 def test_a_step_of_nothing_has_no_time() -> None:
-    assert estimate_time(StepTimer(step_with(), TimeModel()), H200) is None
+    assert estimate(step_with(), H200) is None
 
 
 def test_bounds_are_those_of_the_basis() -> None:
@@ -90,14 +93,14 @@ def test_bounds_are_those_of_the_basis() -> None:
 
 
 def test_power_is_never_said_to_exceed_the_boards() -> None:
-    time = estimate_time(StepTimer(step_with(*[(product(8192), Phase.FORWARD)] * 5), TimeModel()), L4)
+    time = estimate(step_with(*[(product(8192), Phase.FORWARD)] * 5), L4)
     assert time is not None
     assert time.power_watts.high <= L4.tdp_watts
 
 
 def test_an_epoch_is_as_many_steps() -> None:
     step = step_with(*training_calls())
-    time = estimate_time(StepTimer(step, TimeModel()), H200, epoch_steps=100)
+    time = estimate(step, H200, epoch_steps=100)
     assert time is not None
     assert time.epoch_seconds is not None
     assert time.epoch_seconds.value == pytest.approx(100 * time.step_seconds.value)
@@ -105,7 +108,7 @@ def test_an_epoch_is_as_many_steps() -> None:
 
 def test_cost_is_the_price_of_the_gpu_where_one_is_known() -> None:
     step = step_with(*training_calls())
-    priced, unknown = (estimate_time(StepTimer(step, TimeModel()), gpu) for gpu in (L4, H200))
+    priced, unknown = (estimate(step, gpu) for gpu in (L4, H200))
     assert priced is not None
     assert unknown is not None
     assert priced.cost_usd_hour == Interval(*[L4.price_usd_hour] * 3)
