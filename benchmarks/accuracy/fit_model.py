@@ -12,8 +12,9 @@ import time
 from datetime import date
 from pathlib import Path
 
+from comparison import measured_rows, trace_of
 from configurations import CONFIGURATIONS
-from time_rows import measured, measured_rows, trace_of
+from step_quantities import measured
 
 from tonnage.benchmark.fit_copies import read_copies
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps

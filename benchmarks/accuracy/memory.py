@@ -11,53 +11,29 @@ captured on the virtual GPU, as a user would.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from comparison import PAGES, RESULTS, Comparison, quantile, trace_of
 from configurations import Configuration
-from selection import SPLITS, selected
 
 from tonnage import __version__
 from tonnage.errors import TonnageError
 from tonnage.estimate.estimator import estimate_trace
 from tonnage.hardware import find_gpu
-from tonnage.program.capture import capture
-from tonnage.program.program import Program
-from tonnage.program.trace_file import read_trace, write_trace
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy-memory.md"
 MIB = 1 << 20
 QUANTITIES = ("allocated", "reserved", "device")
-
-
-def measured_rows(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The machine, and one row per configuration; of repeated runs the last."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    machine = next(row for row in rows if "machine" in row)
-    return machine, {row["name"]: row for row in rows if "name" in row and not row["error"]}
 
 
 def predict(configuration: Configuration, gpu: str, cache: Path | None) -> dict[str, Any]:
     """One row of predictions; a program that cannot be followed has an `error`."""
     begin = time.monotonic()
-    saved = cache / f"{configuration.name}.trace" if cache else None
-    program = Program(kind="script", target=str(configuration.path), arguments=configuration.arguments)
     try:
-        if saved is not None and saved.exists():
-            trace = read_trace(saved)
-        else:
-            trace = capture(program)
-            if saved is not None:
-                write_trace(trace, saved)
+        trace = trace_of(configuration, cache)
         estimate = estimate_trace(trace, [find_gpu(gpu)], curve=False).estimates[0]
     except TonnageError as error:
         return {"name": configuration.name, "error": error.message}
@@ -82,11 +58,6 @@ def compare(configuration: Configuration, real: dict[str, Any], row: dict[str, A
             joined[f"{quantity}_measured"] = real[field]
             joined[f"{quantity}_error"] = row[quantity]["value"] / real[field] - 1
     return joined
-
-
-def quantile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def summary(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -146,37 +117,15 @@ def page(machine: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measured", type=Path, default=RESULTS / "h200-2026-11-15.jsonl")
-    parser.add_argument("--gpu", default="H200")
-    parser.add_argument("--only", default="", help="regular expression for names")
-    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
-    parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
-    parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
-    parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
-    options = parser.parse_args()
-    machine, real = measured_rows(options.measured)
-    chosen = [c for c in selected(options.split, options.only) if c.name in real]
-    if options.traces:
-        options.traces.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for configuration, row in zip(
-            chosen, pool.map(lambda c: predict(c, options.gpu, options.traces), chosen), strict=True
-        ):
-            rows.append(compare(configuration, real[configuration.name], row))
-            print(table(rows[-1:])[1], flush=True)
-    print()
-    for what, figure, bar in summary(rows):
-        print(f"{what:45} {figure:>16}   {bar}")
-    if options.write:
-        target = RESULTS / f"predictions-{options.gpu.lower()}-{date.today().isoformat()}.jsonl"
-        target.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page(machine, rows))
-    sys.exit(1 if any(row["error"] for row in rows) else 0)
-
-
 if __name__ == "__main__":
-    main()
+    Comparison(
+        description=__doc__ or "",
+        measured=RESULTS / "h200-2026-11-15.jsonl",
+        predictions="predictions",
+        page_path=PAGES / "accuracy-memory.md",
+        predict=predict,
+        compare=compare,
+        summary=summary,
+        table=table,
+        page=page,
+    ).main()

@@ -11,20 +11,14 @@ is captured on the virtual GPU, as a user would.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from comparison import PAGES, RESULTS, Comparison, quantile, trace_of
 from configurations import Configuration
-from memory import quantile
-from selection import SPLITS, selected
-from time_rows import measured, measured_rows, trace_of
+from step_quantities import measured
 
 from tonnage import __version__
 from tonnage.benchmark.time_models import current_model
@@ -32,8 +26,6 @@ from tonnage.errors import TonnageError
 from tonnage.estimate.estimator import Estimator
 from tonnage.hardware import find_gpu
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy-time.md"
 QUANTITIES = (
     "step_seconds",
     "forward_seconds",
@@ -135,36 +127,15 @@ def page(machine: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measured", type=Path, default=RESULTS / "times.jsonl")
-    parser.add_argument("--gpu", default="H200")
-    parser.add_argument("--only", default="", help="regular expression for names")
-    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
-    parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
-    parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
-    parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")
-    options = parser.parse_args()
-    machine, real = measured_rows(options.measured)
-    chosen = [c for c in selected(options.split, options.only) if c.name in real]
-    if options.traces:
-        options.traces.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for configuration, row in zip(
-            chosen, pool.map(lambda c: predict(c, options.gpu, options.traces), chosen), strict=True
-        ):
-            rows.append(compare(configuration, real[configuration.name], row))
-            print(table(rows[-1:])[1], flush=True)
-    print()
-    for what, figure, bar in summary(rows):
-        print(f"{what:45} {figure:>16}   {bar}")
-    if options.write:
-        target = RESULTS / f"time-predictions-{options.gpu.lower()}-{date.today().isoformat()}.jsonl"
-        target.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        PAGE.write_text(page(machine, rows))
-    sys.exit(1 if any(row["error"] for row in rows) else 0)
-
-
 if __name__ == "__main__":
-    main()
+    Comparison(
+        description=__doc__ or "",
+        measured=RESULTS / "times.jsonl",
+        predictions="time-predictions",
+        page_path=PAGES / "accuracy-time.md",
+        predict=predict,
+        compare=compare,
+        summary=summary,
+        table=table,
+        page=page,
+    ).main()

@@ -78,6 +78,10 @@ def point(row: dict[str, Any]) -> Measurement:
     return Measurement(**plain)
 
 
+def measurement_of(row: dict[str, Any]) -> Measurement:
+    return point(row) if "measurement" in row else layer(row)
+
+
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(path, "rt") as file:
         yield from map(json.loads, file)
@@ -86,8 +90,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 def load(database: Database, path: Path) -> int:
     count = 0
     for row in rows(path):
-        measurement = point(row) if "measurement" in row else layer(row)
-        count += database.add(ENVIRONMENT, measurement, kernels(row), hosts(row))
+        count += database.add(ENVIRONMENT, measurement_of(row), kernels(row), hosts(row))
     return count
 
 

@@ -80,7 +80,7 @@ def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants |
     for number in range(folds):
         held = np.flatnonzero(fold == number).tolist()
         model = fit_kernels((s for s, f in zip(samples, fold, strict=True) if f != number), start)
-        predicted[held] = _predict(model, [samples[index] for index in held])
+        predicted[held] = predict_samples(model, [samples[index] for index in held])
     return errors_by_kind(samples, predicted)
 
 
@@ -93,7 +93,7 @@ def leave_gpus_out(samples: Sequence[Sample], start: Constants | None = None) ->
     for name in names:
         own = [sample for sample in samples if sample.gpu == name]
         model = fit_kernels((sample for sample in samples if sample.gpu != name), start)
-        found[name] = errors_by_kind(own, _predict(model, own))
+        found[name] = errors_by_kind(own, predict_samples(model, own))
     return found
 
 
@@ -106,7 +106,7 @@ def _folds(keys: Sequence[str], folds: int) -> np.ndarray[tuple[int], np.dtype[n
     return np.array([number[key] for key in keys], dtype=np.int64)
 
 
-def _predict(model: KernelModel, samples: Sequence[Sample]) -> Floats:
+def predict_samples(model: KernelModel, samples: Sequence[Sample]) -> Floats:
     predicted = np.zeros(len(samples))
     names = np.array([sample.gpu for sample in samples])
     for name in sorted(set(names)):

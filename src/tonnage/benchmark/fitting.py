@@ -16,8 +16,8 @@ from tonnage.benchmark.fit_energy import fit_energy
 from tonnage.benchmark.fit_host import LEAST_SAMPLES, fit_host
 from tonnage.benchmark.fit_kernels import fit_kernels
 from tonnage.benchmark.fit_spreads import fit_spreads
-from tonnage.benchmark.kernel_samples import Sample, database_samples
-from tonnage.benchmark.observed_steps import observed_step
+from tonnage.benchmark.kernel_samples import Sample, database_samples, is_host_copy
+from tonnage.benchmark.observed_steps import OBSERVED_STEPS, observed_step
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.errors import NotFound
 from tonnage.estimate.time_model import TimeModel
@@ -26,7 +26,6 @@ from tonnage.store.database import Database
 from tonnage.store.rows import HostRow, KernelRow, Measurement, Spread, Status
 
 Progress = Callable[[str], None]
-_OBSERVED_STEPS = 3
 # Operators on long lists cost by their lists, which is counted apart.
 _MOST_INPUTS = 16
 _LAYER = "layer:"
@@ -100,7 +99,7 @@ def _is_known(gpu: str) -> bool:
 def _step_sample(
     gpu: str, measurement: Measurement, hosts: Sequence[HostRow], kernels: Sequence[KernelRow]
 ) -> StepSample:
-    busy = sum(row.seconds.mean * row.calls for row in kernels if "HtoD" not in row.kernel and "DtoH" not in row.kernel)
+    busy = sum(row.seconds.mean * row.calls for row in kernels if not is_host_copy(row.kernel))
     assert measurement.step_seconds is not None  # the caller's condition
     energy, power = measurement.energy_joules_step, measurement.power_watts
     return StepSample(
@@ -112,7 +111,7 @@ def _step_sample(
         forward_seconds=_mean(measurement.forward_seconds),
         backward_seconds=_mean(measurement.backward_seconds),
         optimizer_seconds=_mean(measurement.optimizer_seconds),
-        busy_seconds=busy / _OBSERVED_STEPS or None,
+        busy_seconds=busy / OBSERVED_STEPS or None,
         energy_joules=energy,
         energy_step_seconds=energy / power if energy and power else None,
     )

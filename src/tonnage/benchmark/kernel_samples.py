@@ -21,6 +21,11 @@ FLUSHED_BYTES = 1e12
 _HOST_COPIES = ("HtoD", "DtoH")
 
 
+def is_host_copy(kernel: str) -> bool:
+    """Is this launch a copy between host and GPU, as the profiler names them?"""
+    return any(word in kernel for word in _HOST_COPIES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """A work of one measurement and its seconds on the device."""
@@ -79,7 +84,7 @@ def samples_of(source: Source, rows: Iterable[KernelRow]) -> Iterator[Sample]:
     """Samples of the rows of one measurement. Rows of one operator and phase follow each other."""
     for (operator, _), group in groupby(rows, key=lambda row: (row.operator, row.phase)):
         sequences = _sequences(list(group))
-        if not sequences or any(copy in row.kernel for row in sequences[0] for copy in _HOST_COPIES):
+        if not sequences or any(is_host_copy(row.kernel) for row in sequences[0]):
             continue
         for work, seconds in _parts(operator, source.rules, sequences):
             if seconds > 0:

@@ -11,6 +11,7 @@ import torch
 
 from tonnage.benchmark.messages import Method
 from tonnage.benchmark.observe import Observation, Observer, observe, observe_host, spread
+from tonnage.benchmark.observed_steps import OBSERVED_STEPS
 from tonnage.benchmark.power import PowerMeter, PowerReading
 from tonnage.benchmark.results import Measured, blank
 from tonnage.benchmark.timing import PARTS, StepTimes, time_steps
@@ -19,7 +20,6 @@ from tonnage.benchmark.workloads.registry import find_family
 from tonnage.benchmark.workloads.step import InferenceStep, Step, TrainingStep, prepare_step
 from tonnage.store.rows import Measurement, Spread
 
-OBSERVED_STEPS = 3
 # What the backward part does before autograd's engine runs (scaling the loss) counts as forward, as in a Trace.
 _PHASES = {"copy": "copy", "forward": "forward", "backward": "forward", "optimize": "optimizer", "read": "copy"}
 

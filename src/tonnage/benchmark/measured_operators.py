@@ -6,6 +6,7 @@ import statistics
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tonnage.benchmark.kernel_samples import is_host_copy
 from tonnage.estimate.kernels.work import Rules
 from tonnage.estimate.measured import digest
 from tonnage.store.rows import KernelRow, Measurement, Status
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tonnage.store.database import Database
-
-_HOST_COPIES = ("HtoD", "DtoH")
 
 
 def measured_operators(database: Database) -> dict[str, dict[str, float]]:
@@ -44,6 +43,6 @@ def _operators(rows: Sequence[KernelRow], rules: Rules) -> Iterable[tuple[str, f
             continue
         seconds[name] = seconds.get(name, 0.0) + row.seconds.mean * row.calls
         calls[name] = calls.get(name, 0) + (row.calls if row.position == 0 else 0)
-        if any(word in row.kernel for word in _HOST_COPIES):
+        if is_host_copy(row.kernel):
             copies.add(name)
     return [(name, total / calls[name]) for name, total in seconds.items() if calls[name] and name not in copies]

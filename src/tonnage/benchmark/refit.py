@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.benchmark.fit_copies import read_copies
-from tonnage.benchmark.fit_kernels import KindError, errors_by_kind
-from tonnage.benchmark.fit_kernels import _predict as predict_samples
+from tonnage.benchmark.fit_kernels import KindError, errors_by_kind, predict_samples
 from tonnage.benchmark.fit_spreads import spread_errors
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
 from tonnage.benchmark.kernel_samples import Sample
