@@ -70,7 +70,7 @@ CLASSES_OF_OPERATORS = {
     "linear, bf16": ("bf16",),
 }  # fmt: skip
 BARS = {"linear": 13, "bmm": 13, "convolution": 20, "elementwise": 12, "normalisation": 12, "linear, bf16": 12}
-POINTS_BAR, POINTS, COVERAGE = 8, 8, 0.9
+POINTS, COVERAGE = 8, 0.9
 PRIOR = 0.04  # how strongly constants are drawn to their usual values
 
 
