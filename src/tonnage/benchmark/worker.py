@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     # What libraries print belongs to nobody's standard output.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # number GPUs as the driver does
+    os.environ.setdefault("TEARDOWN_CUPTI", "1")  # a profiler that stays makes later launches slower by a third
     with Connection(int(pipe)) as connection:
         try:
             place = _find_place(device, int(gpu_index))
