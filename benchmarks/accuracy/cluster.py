@@ -1,20 +1,17 @@
 """How well the cluster regression predicts sample workloads that it has not seen, beside its peers.
 
-    python benchmarks/accuracy/cluster.py [--points FILE] [--seed 0] [--write MODEL]
+    python benchmarks/accuracy/cluster.py [--database DATABASE] [--seed 0] [--write MODEL]
 
 Five folds over the points; intervals are calibrated inside the training folds alone. Peers: one linear regression over all
 rows, and the measured value of the nearest row. `--write` fits a model to all rows and saves it.
 """
 
 import argparse
-import gzip
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +25,8 @@ from tonnage.benchmark.cluster_training import (
     train,
     write_model,
 )
+from tonnage.benchmark.observed_steps import OBSERVED_STEPS
+from tonnage.benchmark.shipped import shipped_database
 from tonnage.estimate.cluster_features import DEVICE_VARIABLES, HOST_VARIABLES, MEMORY_VARIABLES, VARIABLES
 from tonnage.estimate.cluster_fit import Line, fit_line, size_of
 from tonnage.estimate.cluster_regression import place_of
@@ -35,9 +34,9 @@ from tonnage.estimate.cluster_rows import BYTES, TARGETS, Rows
 from tonnage.estimate.cluster_selection import Criterion, comparable, distances
 from tonnage.estimate.model import EstimationModel, Prediction, Query
 from tonnage.hardware import Gpu, find_gpu
-from tonnage.store.rows import Measurement, Spread, Status
+from tonnage.store.database import Database, open_database
+from tonnage.store.rows import HostRow, KernelRow, Measurement, Status
 
-POINTS = Path(__file__).parents[1] / "kernels" / "results" / "points-0.jsonl.gz"
 WORK = tuple(dict.fromkeys((*DEVICE_VARIABLES[:-1], *HOST_VARIABLES)))
 
 
@@ -92,22 +91,22 @@ MODELS: dict[str, Callable[[Sequence[Sample]], EstimationModel]] = {
 }
 
 
-def read_points(path: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(path, "rt") as file:
-        yield from map(json.loads, file)
+class Point(NamedTuple):
+    """A sample workload with what was seen of it."""
+
+    measurement: Measurement
+    kernels: list[KernelRow]
+    hosts: list[HostRow]
 
 
-def measurement_of(plain: dict[str, Any]) -> Measurement:
-    values = {
-        key: Spread(**value) if isinstance(value, dict) and set(value) == {"mean", "deviation"} else value
-        for key, value in plain.items()
-    }
-    values |= {
-        "measured_at": datetime.fromisoformat(plain["measured_at"]),
-        "status": Status(plain["status"]),
-        "input_shape": tuple(plain["input_shape"]),
-    }
-    return Measurement(**values)
+def read_points(database: Database, gpu: str) -> list[Point]:
+    kernels, hosts = defaultdict(list), defaultdict(list)
+    for _, key, kernel in database.kernels(gpu=gpu, status=Status.OK):
+        kernels[key].append(kernel)
+    for _, key, host in database.hosts(gpu=gpu, status=Status.OK):
+        hosts[key].append(host)
+    measured = (m for _, m in database.measurements(gpu=gpu, status=Status.OK) if m.step_seconds is not None)
+    return [Point(m, kernels[m.key], hosts[m.key]) for m in measured]
 
 
 def by_chance(samples: Sequence[Sample], seed: int) -> list[list[int]]:
@@ -148,23 +147,23 @@ def percent(values: np.ndarray) -> str:
     return f"{100 * np.median(values):6.1f} /{100 * np.quantile(values, 0.9):6.1f}" if len(values) else " " * 14
 
 
-def same_operators(points: Sequence[dict[str, Any]]) -> list[list[float]]:
+def same_operators(points: Sequence[Point]) -> list[list[float]]:
     """Step times of points that the host bounds, in groups whose steps launch the very same operators.
 
     Points whose GPU is busy half of the time, or whose copies are large, differ for a reason and are left out; so are
     recurrent networks, whose one operator launches a varying number of kernels.
     """
     groups: dict[tuple[Any, ...], list[float]] = defaultdict(list)
-    for row in points:
-        point, measured = row["point"], row["measurement"]
-        step, host = measured["step_seconds"]["mean"], measured["host_seconds"]["mean"]
-        busy = sum(kernel[4] * kernel[5] / 3 for kernel in row["kernels"])
-        if point["family"] == "rnn" or host < 0.9 * step or busy > 0.5 * step or measured["h2d_bytes"] > 2e6:
+    for measured, kernels, hosts in points:
+        step, host = measured.step_seconds.mean, measured.host_seconds.mean
+        busy = sum(kernel.calls * kernel.seconds.mean for kernel in kernels) / OBSERVED_STEPS
+        if measured.family == "rnn" or host < 0.9 * step or busy > 0.5 * step or measured.h2d_bytes > 2e6:
             continue
         calls: dict[tuple[str, str], int] = defaultdict(int)
-        for (name, *_), phase, count, *_ in row["hosts"]:
-            calls[phase, name] += count
-        key = (point["family"], point["mode"], point["precision"], point["optimizer"], tuple(sorted(calls.items())))
+        for row in hosts:
+            calls[row.phase, row.operator.name] += row.calls
+        settings = tuple(sorted(measured.settings.items()))
+        key = (measured.family, measured.mode, measured.precision, settings, tuple(sorted(calls.items())))
         groups[key].append(step)
     return [steps for steps in groups.values() if len(steps) > 1]
 
@@ -208,17 +207,18 @@ def print_tables(title: str, samples: Sequence[Sample], folds: list[list[int]], 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=Path, default=POINTS)
+    parser.add_argument("--database", help="else the rows that come with the package")
     parser.add_argument("--gpu", default="H200")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    points = list(read_points(options.points))
     gpu = find_gpu(options.gpu)
-    samples = samples_of((gpu, measurement_of(row["measurement"])) for row in points)
-    deviations = np.array(
-        [row["measurement"]["step_seconds"]["deviation"] / row["measurement"]["step_seconds"]["mean"] for row in points]
-    )
+    opened = open_database(options.database, create=False) if options.database else shipped_database()
+    with opened as database:
+        points = read_points(database, gpu.name)
+    samples = samples_of((gpu, point.measurement) for point in points)
+    spreads = [point.measurement.step_seconds for point in points]
+    deviations = np.array([spread.deviation / spread.mean for spread in spreads])
     print(f"{len(samples)} points on {gpu.name}, {len(VARIABLES)} variables, seed {options.seed}")
     groups = same_operators(points)
     print(f"deviation of single steps: {percent(deviations)} %")

@@ -45,14 +45,13 @@ from gpu_ops_fit import (
 )
 
 from tonnage import __version__
+from tonnage.benchmark.kernel_samples import database_samples
+from tonnage.benchmark.shipped import shipped_database
 from tonnage.estimate.kernels.constants import CLASSES, classes_of
 from tonnage.estimate.kernels.rates import Library, Rates
 from tonnage.estimate.kernels.table import Floats, WorkTable
 from tonnage.estimate.kernels.tiles import misalignment
 from tonnage.hardware import find_gpu
-
-sys.path.append(str(Path(__file__).parents[1] / "kernels"))
-from raw_rows import read_samples
 
 RESULTS = Path(__file__).parent / "results" / "gpu-ops.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "accuracy-gpus.md"
@@ -316,7 +315,9 @@ def main() -> None:
 
 
 def evaluate(folder: Path, operators: Sequence[str], count: int) -> list[Result]:
-    rows, samples, energy, results = read(folder), list(read_samples()), {}, []
+    with shipped_database() as database:
+        samples = list(database_samples(database))
+    rows, energy, results = read(folder), {}, []
     for operator in operators:
         began = time.monotonic()
         evaluation = Evaluation(operator, rows[operator], energy, own_rows(operator, samples))

@@ -1,13 +1,14 @@
 """Times the steps of an unmodified program on a GPU: forward, backward, optimizer, energy, then kernels and copies.
 
 A step is what the virtual GPU counts: a turn of the training loop ends when the last of its optimizers has stepped, a turn
-of inference is one call of the model from outside. Batches of data loaders come from memory after the first few: how fast
+of inference is one call of the module that is called most often from outside. Batches of data loaders come from memory after the first few: how fast
 a program reads its files is not what is measured here.
 """
 
 import itertools
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ class StepClock:
         self._counts: dict[int, int] = {}
         self._optimizers: set[int] = set()
         self._depth = 0
+        self._nested = 0
+        self._called: Counter[nn.Module] = Counter()  # from outside, while warming up
         self._hooks: list[Any] = []
         self._ends: list[Any] = []
         self._host_ends: list[float] = []
@@ -55,7 +58,10 @@ class StepClock:
         register_optimizer_step_pre_hook(self._before_optimizer)
         register_optimizer_step_post_hook(self._after_optimizer)
         # Hooks make every module call slower, so they stay only until it is known what the program does.
-        self._hooks = [nn.modules.module.register_module_forward_pre_hook(self._first_call)]
+        self._hooks = [
+            nn.modules.module.register_module_forward_pre_hook(self._enter),
+            nn.modules.module.register_module_forward_hook(self._leave),
+        ]
         original, init = torch.autograd.backward, torch.optim.Optimizer.__init__
 
         def backward(*args: Any, **kwargs: Any) -> Any:
@@ -90,11 +96,18 @@ class StepClock:
         if len(self._counts) == 1 or min(self._counts.values()) > before:
             self._end_step()
 
-    def _first_call(self, module: nn.Module, _: Any) -> None:
-        if torch.is_grad_enabled():
+    def _enter(self, *_: Any) -> None:
+        self._nested += 1
+
+    def _leave(self, module: nn.Module, *_: Any) -> None:
+        self._nested -= 1
+        if self._nested or torch.is_grad_enabled():
             return
-        self._remove_hooks()
-        module.register_forward_hook(self._after_inference)
+        self._called[module] += 1
+        if not self._is_warming():
+            self._remove_hooks()
+            leader, _ = self._called.most_common(1)[0]
+            leader.register_forward_hook(self._after_inference)
 
     def _after_inference(self, *_: Any) -> None:
         if not self.training:
@@ -125,8 +138,6 @@ class StepClock:
         return not self.training and now - self._began < WARM_INFERENCE_SECONDS
 
     def _end_step(self) -> None:
-        if self._is_warming():
-            return
         self.steps += 1
         timed = WARM_STEPS + TIMED_STEPS
         if self.steps <= timed:

@@ -1,4 +1,4 @@
-"""How wrong the kernel model is on layers and networks that it has not seen, on the GPU whose rows lie in results/.
+"""How wrong the kernel model is on layers and networks that it has not seen, on the GPU whose rows come with the package.
 
     python benchmarks/kernels/cross_validate.py [--folds 5] [--write]
 
@@ -10,11 +10,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from raw_rows import RESULTS, read_samples
-
 from tonnage.benchmark.fit_kernels import LONG_SECONDS, KindError, cross_validate
+from tonnage.benchmark.kernel_samples import database_samples
+from tonnage.benchmark.shipped import shipped_database
 
-FILE = RESULTS / "cross-validation-h200.json"
+FILE = Path(__file__).parent / "results" / "cross-validation-h200.json"
 
 
 def text(errors: list[KindError]) -> str:
@@ -27,10 +27,11 @@ def text(errors: list[KindError]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    errors = cross_validate(list(read_samples(folder=options.results)), options.folds)
+    with shipped_database() as database:
+        samples = list(database_samples(database))
+    errors = cross_validate(samples, options.folds)
     print(text(errors))
     if options.write:
         FILE.write_text(json.dumps([asdict(error) for error in errors], indent=1) + "\n")

@@ -31,7 +31,7 @@ needs_scipy = pytest.mark.skipif(
 def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(ACCURACY))
     yield importlib.import_module("gpu_ops_data")
-    for name in ("gpu_ops_data", "gpu_ops_fit", "gpu_ops", "raw_rows"):
+    for name in ("gpu_ops_data", "gpu_ops_fit", "gpu_ops"):
         sys.modules.pop(name, None)
 
 

@@ -60,11 +60,6 @@ def test_of_many_steps_only_the_last_ones_count() -> None:
     assert steady_steps(trace_of(*[[(relu(8), Phase.FORWARD)]] * 100)).turns == 32
 
 
-def test_what_was_never_called_before_is_new() -> None:
-    step = last_step(trace_of([(product(64), Phase.FORWARD)], [(product(64), Phase.FORWARD), (relu(8), Phase.FORWARD)]))
-    assert dict(zip(step.operator_names, step.is_new.tolist(), strict=True)) == {"aten::mm": False, "aten::relu": True}
-
-
 def test_a_trace_without_calls_is_a_step_of_nothing() -> None:
     assert len(last_step(trace_of([])).operator) == 0
 

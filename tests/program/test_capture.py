@@ -191,6 +191,52 @@ for step in range(10 ** 9):
     assert bytes_of(trace, Category.OPTIMIZER_STATE) == []
 
 
+def test_where_modules_take_turns_the_first_of_them_counts(tmp_path: Path) -> None:
+    trace = capture_script(
+        tmp_path,
+        NETWORK
+        + """
+criterion = nn.CrossEntropyLoss()
+x, y = torch.randn(64, 256).cuda(), torch.zeros(64, dtype=torch.long).cuda()
+with torch.no_grad():
+    for _ in range(100):
+        perplexity = criterion(model(x), y).exp()
+""",
+    )
+    (_, *steps) = [list(group) for group in _calls_of_steps(trace)]
+    assert steps
+    assert all(step.count("aten::addmm") == 2 and step.count("aten::nll_loss_forward") == 1 for step in steps)
+
+
+def _calls_of_steps(trace: Trace) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for kind, subject in zip(trace.event_kind.tolist(), trace.event_subject.tolist(), strict=True):
+        if kind == Event.STEP:
+            found.append([])
+        elif kind == Event.CALL:
+            found[-1].append(trace.operators[trace.call_operator[subject]].name)
+    return found[:-1]
+
+
+def test_gradients_are_clipped_as_lists(tmp_path: Path) -> None:
+    """As on a real GPU: not tensor by tensor."""
+    trace = capture_script(
+        tmp_path,
+        ADAM
+        + """
+for _ in range(10):
+    model(torch.randn(64, 256, device="cuda")).sum().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    )
+    names = [trace.operators[trace.call_operator[call]].name for call in trace.last_step_calls()]
+    assert names.count("aten::_foreach_norm") == 1
+    assert names.count("aten::linalg_vector_norm") == 1  # of the norms
+    assert "aten::mul_" not in names
+
+
 def test_an_inference_loop_is_a_step_a_call(tmp_path: Path) -> None:
     trace = capture_script(
         tmp_path,

@@ -52,7 +52,7 @@ def fields_of(name: str) -> tuple[str, ...]:
         return (*_FLOW, "step_cycles")
     if "normalisation" in kind or kind == "softmax":
         return (*_FLOW, "row_cycles", "step_cycles", "odd", "again")
-    if kind == "list":
+    if kind in ("list", "pointwise", "movement"):
         return (*_FLOW, "row_cycles")
     if kind in ("sort", "gather", "scatter"):
         return (*_FLOW, "row_cycles", "step_cycles", "odd")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 FAMILY = "layer:copy"
 _SMALL_BYTES = 4096
 _LARGE_BYTES = 4 << 20
-_NEAR = math.log(1.6)  # copies of up to so much more or less tell about a size
 _LEAST = 3
 
 
@@ -59,35 +57,17 @@ def _gpu(name: str) -> Gpu | None:
 
 
 def fit_copies(copies: Sequence[Copy], start: CopyModel) -> CopyModel:
-    """What too few copies tell about stays as it was."""
+    """What too few copies tell about stays as it was, and so do copies of pageable memory: a single one that is repeated
+    finds its source in the host's cache, which the batches of a program do not."""
     shares = [c.nbytes / c.seconds / c.link_bytes_second for c in copies if c.pinned and c.nbytes > _LARGE_BYTES]
     return replace(
         start,
         link_share=statistics.median(shares) if len(shares) >= _LEAST else start.link_share,
         h2d_latency_seconds=_latency(copies, "h2d", start.h2d_latency_seconds),
         d2h_latency_seconds=_latency(copies, "d2h", start.d2h_latency_seconds),
-        pageable_h2d=_rates(copies, "h2d", start.pageable_h2d),
-        pageable_d2h=_rates(copies, "d2h", start.pageable_d2h),
     )
 
 
 def _latency(copies: Sequence[Copy], direction: str, before: float) -> float:
     small = [c.seconds for c in copies if c.direction == direction and c.nbytes <= _SMALL_BYTES]
     return statistics.median(small) if len(small) >= _LEAST else before
-
-
-def _rates(
-    copies: Sequence[Copy], direction: str, before: tuple[tuple[float, float], ...]
-) -> tuple[tuple[float, float], ...]:
-    """At each of the sizes the rate of copies that are about as large, the last one for all larger."""
-    pageable = [c for c in copies if c.direction == direction and not c.pinned]
-    found = []
-    for number, (size, rate) in enumerate(before):
-        is_last = number == len(before) - 1
-        near = [
-            c.nbytes / c.seconds
-            for c in pageable
-            if abs(math.log(c.nbytes / size)) < _NEAR or (is_last and c.nbytes > before[-2][0] * 1.6)
-        ]
-        found.append((size, statistics.median(near) if len(near) >= _LEAST else rate))
-    return tuple(found)

@@ -6,6 +6,7 @@ which is which, so all measured steps can be used.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,12 +24,13 @@ from tonnage.estimate.timeline import Floats, simulate
 LEAST_SAMPLES = 12
 _FITTED = (
     "forward", "backward", "optimizer", "forward_call", "backward_call", "optimizer_call", "view", "entered", "listed",
-    "launch", "backward_start", "copy", "own_operator",
+    "launch", "recorded", "backward_start", "optimizer_start", "copy", "own_operator",
 )  # fmt: skip
 # How much the whole step and each of its phases count.
 _WEIGHTS = {"step_seconds": 1.0, "forward_seconds": 0.5, "backward_seconds": 0.5, "optimizer_seconds": 0.25}
 _NEGLIGIBLE_SECONDS = 2e-5
 _PRIOR = 0.05  # how strongly a constant that the samples say nothing about stays where it was
+_SPEED_PRIOR = 1.0  # how strongly machines are taken to be equally fast
 
 
 def fit_host(
@@ -40,17 +42,34 @@ def fit_host(
             f"{len(samples)} measured steps are too few to fit the host's costs: {LEAST_SAMPLES} are needed",
             "measure more: tonnage bench run",
         )
-    start = replace(start, operators=dict(operators), operator=float(np.median(list(operators.values()))))
+    start = replace(start, operators=dict(operators), operator=float(np.median(list(operators.values()))), speed=1.0)
     device = [sample.device_seconds(kernels, CopyModel()) for sample in samples]
+    machines = sorted({sample.machine for sample in samples})
+    machine = [machines.index(sample.machine) for sample in samples]
+    balance = _balance([sample.family for sample in samples])
     first = np.log([getattr(start, name) for name in _FITTED])
 
     def residuals(logarithms: Floats) -> Floats:
-        model = _with(start, logarithms)
-        errors = [_errors(sample, seconds, model) for sample, seconds in zip(samples, device, strict=True)]
-        return np.concatenate([*errors, _PRIOR * (logarithms - first)])
+        constants, speeds = np.split(logarithms, [len(_FITTED)])
+        model = _with(start, constants)
+        on = [replace(model, speed=float(speed)) for speed in np.exp(speeds)]
+        errors = [
+            weight * _errors(sample, seconds, on[m])
+            for sample, seconds, m, weight in zip(samples, device, machine, balance, strict=True)
+        ]
+        return np.concatenate([*errors, _PRIOR * (constants - first), _SPEED_PRIOR * speeds])
 
-    found = least_squares(residuals, first, loss="soft_l1", f_scale=0.15, max_nfev=12)
-    return _with(start, found)
+    found = least_squares(
+        residuals, np.concatenate([first, np.zeros(len(machines))]), loss="soft_l1", f_scale=0.15, max_nfev=12
+    )
+    return _with(start, found[: len(_FITTED)])
+
+
+def _balance(families: Sequence[str]) -> list[float]:
+    """Weights with which each family counts alike, however often it was measured."""
+    counts = Counter(families)
+    shares = [len(families) / len(counts) / counts[family] for family in families]
+    return [float(np.sqrt(share)) for share in shares]
 
 
 def _with(model: HostModel, logarithms: Floats) -> HostModel:

@@ -23,7 +23,7 @@ from tonnage.errors import NotFound
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import find_gpu
 from tonnage.store.database import Database
-from tonnage.store.rows import HostRow, KernelRow, Measurement, Spread, Status
+from tonnage.store.rows import Environment, HostRow, KernelRow, Measurement, Spread, Status
 
 Progress = Callable[[str], None]
 # Operators on long lists cost by their lists, which is counted apart.
@@ -40,9 +40,11 @@ def fit_time_model(
     fitted: Mapping[str, Any],
     measured: Mapping[str, Mapping[str, float]] | None = None,
     copies: Sequence[Copy] = (),
+    programs: Sequence[StepSample] = (),
     progress: Progress = lambda text: None,
 ) -> TimeModel:
-    """All parts, one after the other: each later part takes the earlier ones as given. `measured` is added as it is."""
+    """All parts, one after the other: each later part takes the earlier ones as given. `measured` is added as it is.
+    `steps` are sample workloads, `programs` real ones; where there are any, bounds are for those."""
     progress(f"fitting kernels to {len(kernels):,} samples")
     constants = start.kernels.constants
     model = replace(
@@ -52,15 +54,16 @@ def fit_time_model(
         measured=measured or {},
         fitted=fitted,
     )
-    if len(steps) < LEAST_SAMPLES:
+    samples = [*steps, *programs]
+    if len(samples) < LEAST_SAMPLES:
         return model
-    progress(f"fitting the host to {len(steps)} steps")
-    model = replace(model, host=fit_host(steps, model.kernels, start.host, operators))
-    if sum(1 for step in steps if step.energy_joules) >= LEAST_SAMPLES:
+    progress(f"fitting the host to {len(samples)} steps")
+    model = replace(model, host=fit_host(samples, model.kernels, start.host, operators))
+    if sum(1 for step in samples if step.energy_joules) >= LEAST_SAMPLES:
         progress("fitting energy")
-        model = replace(model, energy=fit_energy(steps, start.energy))
+        model = replace(model, energy=fit_energy(samples, start.energy))
     progress("calibrating bounds")
-    return replace(model, spreads=fit_spreads(steps, model))
+    return replace(model, spreads=fit_spreads(programs or steps, model))
 
 
 def read_kernels(database: Database) -> list[Sample]:
@@ -77,7 +80,7 @@ def read_steps(database: Database) -> list[StepSample]:
         key = (environment.gpu, measurement.key)
         timed = measurement.step_seconds is not None and not measurement.family.startswith(_LAYER)
         if timed and key in hosts and _is_known(environment.gpu):
-            found.append(_step_sample(environment.gpu, measurement, hosts[key], kernels.get(key, [])))
+            found.append(_step_sample(environment, measurement, hosts[key], kernels.get(key, [])))
     return found
 
 
@@ -97,7 +100,7 @@ def _is_known(gpu: str) -> bool:
 
 
 def _step_sample(
-    gpu: str, measurement: Measurement, hosts: Sequence[HostRow], kernels: Sequence[KernelRow]
+    environment: Environment, measurement: Measurement, hosts: Sequence[HostRow], kernels: Sequence[KernelRow]
 ) -> StepSample:
     busy = sum(row.seconds.mean * row.calls for row in kernels if not is_host_copy(row.kernel))
     assert measurement.step_seconds is not None  # the caller's condition
@@ -105,7 +108,8 @@ def _step_sample(
     return StepSample(
         name=measurement.key,
         family=measurement.family,
-        gpu=find_gpu(gpu),
+        gpu=find_gpu(environment.gpu),
+        machine=environment.cpu,
         step=observed_step(measurement, hosts),
         step_seconds=measurement.step_seconds.mean,
         forward_seconds=_mean(measurement.forward_seconds),

@@ -45,7 +45,6 @@ def observed_step(measurement: Measurement, rows: Sequence[HostRow]) -> Step:
         module=np.zeros(len(phase), dtype=np.int32),
         views=_spread_out(_counts(rows, _VIEW), phase),
         entered=_spread_out(_counts(rows, _MODULE), phase),
-        is_new=np.zeros(len(operators), dtype=np.bool_),
         footprint=float(measurement.allocated_bytes or 1),
         rules=Rules(),
     )

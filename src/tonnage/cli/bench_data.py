@@ -25,7 +25,9 @@ GpuName = Annotated[str | None, typer.Option("--gpu", "-g", help="Only this GPU;
 Family = Annotated[str | None, typer.Option("--family", help="Only this family of networks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Target = Annotated[str, typer.Argument(help="A new folder; its name ends in .parquet, .csv.gz or .csv.")]
-Source = Annotated[str, typer.Argument(help="A folder that export made, or one file of it.")]
+Source = Annotated[
+    str, typer.Argument(help="A folder that export made, or one file of it; shipped: the package's own rows.")
+]
 
 _SHOWN_REFUSALS = 20
 
@@ -59,9 +61,11 @@ def export_command(path: Target, database: Where = None, as_json: AsJson = False
 
 def import_command(path: Source, database: Where = None, as_json: AsJson = False) -> None:
     """Take in rows that were exported elsewhere; rows that are there already are passed over."""
+    from tonnage.benchmark import shipped
     from tonnage.store.database import open_database
     from tonnage.store.exchange import find_files, import_rows
 
+    path = str(shipped.ROWS) if path == shipped.NAME else path
     find_files(Path(path).expanduser())  # first, so that a misspelt name makes no database
     with open_database(database) as opened:
         report = import_rows(opened, path)

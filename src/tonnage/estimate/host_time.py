@@ -33,12 +33,13 @@ class HostModel:
     entered: float = 8e-6
     listed: float = 1e-6  # a tensor in the list of an operator that takes lists
     launch: float = 10e-6  # a launch beyond the few that most operators need, as in recurrent layers
+    recorded: float = 4e-6  # what autograd adds to a forward call
     backward_start: float = 100e-6  # waking the thread that runs the backward pass
+    optimizer_start: float = 100e-6  # gathering the parameters
     copy: float = 20e-6
     own_operator: float = 4e-6  # on tensors of the host itself
     own_byte: float = 0.15e-9  # that such an operator writes
     random_number: float = 2.2e-9
-    plan: float = 45e-3  # cuDNN plans attention anew for every shape, as in generation, where the cache grows
     speed: float = 1.0
 
     def seconds(self, step: Step) -> Floats:
@@ -50,8 +51,10 @@ class HostModel:
         cost += (step.listed * self.listed + step.more_launches * self.launch)[step.operator]
         cost += step.host_operators * self.own_operator + step.host_bytes * self.own_byte
         cost += step.host_random * self.random_number
-        cost[_first_of_backward(step.phase)] += self.backward_start
-        cost[_first_of_new_plan(step)] += self.plan
+        if (step.phase == Phase.BACKWARD).any():
+            cost[step.phase == Phase.FORWARD] += self.recorded
+        cost[_first_of(Phase.BACKWARD, step.phase)] += self.backward_start
+        cost[_first_of(Phase.OPTIMIZER, step.phase)] += self.optimizer_start
         return np.asarray(cost / self.speed)
 
     def _by_phase(self, phase: np.ndarray[tuple[int], np.dtype[np.int8]]) -> tuple[Floats, Floats]:
@@ -62,14 +65,10 @@ class HostModel:
         return factor[phase], extra[phase]
 
 
-def _first_of_new_plan(step: Step) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The first call of each attention by cuDNN with a shape that was not seen before."""
-    planned = [i for i, op in enumerate(step.operators) if step.is_new[i] and "cudnn_attention" in op.name]
-    return np.array([np.argmax(step.operator == index) for index in planned], dtype=np.int64)
-
-
-def _first_of_backward(phase: np.ndarray[tuple[int], np.dtype[np.int8]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Where a backward pass begins; there are several with gradient accumulation."""
-    inside = phase == Phase.BACKWARD
+def _first_of(
+    wanted: Phase, phase: np.ndarray[tuple[int], np.dtype[np.int8]]
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Where a phase begins; a backward pass does so several times with gradient accumulation."""
+    inside = phase == wanted
     before = np.concatenate([[False], inside[:-1]])
     return np.asarray(inside & ~before)

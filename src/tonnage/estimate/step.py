@@ -35,7 +35,6 @@ class Step:
     host_bytes: npt.NDArray[np.int64]
     host_random: npt.NDArray[np.int64]
     is_copy: npt.NDArray[np.bool_]
-    is_new: npt.NDArray[np.bool_]  # by operator: never called before this step
     listed: npt.NDArray[np.int64]  # by operator: tensors beyond the usual few
     rules: Rules
     works: WorkTable
@@ -104,7 +103,6 @@ def step_of(trace: Trace, calls: npt.NDArray[np.int32], turns: int = 1) -> Step:
         host_operators=trace.call_host_operators[calls],
         host_bytes=trace.call_host_bytes[calls],
         host_random=trace.call_host_random[calls],
-        is_new=_is_new(trace, calls, distinct),
         footprint=_footprint(trace),
         rules=Rules(trace.origin.matmul_allow_tf32, trace.origin.cudnn_allow_tf32),
         kept=kept,
@@ -123,7 +121,6 @@ def assemble(
     host_operators: npt.NDArray[np.int32] | None = None,
     host_bytes: npt.NDArray[np.int64] | None = None,
     host_random: npt.NDArray[np.int64] | None = None,
-    is_new: npt.NDArray[np.bool_],
     footprint: float,
     rules: Rules,
     kept: npt.NDArray[np.bool_] | None = None,
@@ -144,18 +141,11 @@ def assemble(
         host_bytes=np.zeros(len(operator), np.int64) if host_bytes is None else host_bytes,
         host_random=np.zeros(len(operator), np.int64) if host_random is None else host_random,
         is_copy=np.isin(np.array([op.name for op in operators] or [""])[operator], (H2D, D2H)),
-        is_new=is_new,
         listed=np.array([max(len(op.inputs) - 8, 0) for op in operators], dtype=np.int64),
         rules=rules,
         works=WorkTable.of([work for _, work in found], footprint),
         work_operator=np.array([index for index, _ in found], dtype=np.int64),
     )
-
-
-def _is_new(trace: Trace, calls: npt.NDArray[np.int32], operators: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Which operators (with these very shapes) were not called in earlier steps."""
-    before = trace.call_operator[: int(calls[0])] if len(calls) else trace.call_operator[:0]
-    return np.isin(operators, before, invert=True)
 
 
 def _works(operator: Operator, rules: Rules) -> tuple[Work, ...]:

@@ -17,7 +17,8 @@ TILED = ("product", "convolution", "convolution_data", "convolution_weight")
 UNITS = ("simt", "tf32", "half")  # plain units, or tensor cores by the width of their operands
 ATTENTIONS = ("attention", "attention_backward")
 _FP32, _TF32, _HALF = 0, (1,), (2, 3)
-_BATCH = ("batch_normalisation", "batch_normalisation_backward")  # channels are rows, or far apart in channels-last
+# Channels are rows, or far apart in channels-last.
+_BATCH = tuple(kind for kind in KINDS if kind.startswith(("batch_normalisation", "cudnn_normalisation")))
 _IS_BATCH = np.array([kind in _BATCH for kind in KINDS])
 _IS_CONVOLUTION = np.array([kind in TILED[1:] for kind in KINDS])
 
@@ -132,6 +133,7 @@ PUBLIC: Mapping[str, KindConstants] = {
 }  # fmt: skip
 _DEFAULTS: Mapping[str, KindConstants] = {
     **PUBLIC,
+    **{kind: KindConstants(row_cycles=0.6) for kind in ("pointwise", "movement")},
     "product.half.batched": _HALVES,
     "product.tf32": _HALVES,
     "product.tf32.batched": _HALVES,

@@ -16,7 +16,7 @@ FEATURES = (
     "kind", "arithmetic", "itemsize", "roofline", "compute", "memory", "rows", "columns", "depth", "batch", "launches",
     "window", "groups", "stride", "first_transposed", "second_transposed", "channels_last", "strided", "rows_even",
     "columns_even", "depth_even", "fresh", "written", "footprint", "spread", "rows_filled", "columns_filled",
-    "channels", "channels_even", "images", "side", "cold", "intensity",
+    "channels", "channels_even", "images", "side", "cold", "intensity", "dims",
 )  # fmt: skip
 _TILE = 128
 _WEIGHT = KINDS.index("convolution_weight")
@@ -59,6 +59,7 @@ def features(table: WorkTable, rates: Rates, roofline_seconds: Floats) -> Floats
         table.side,
         cold_share(table, rates, 1.0),
         _log(table.operations / np.maximum(table.bytes, 1.0)),
+        table.dims,
     )
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 

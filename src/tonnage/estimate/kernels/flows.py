@@ -17,6 +17,7 @@ _SOFTMAX, _IN_REGISTERS = KINDS.index("softmax"), 1024  # values of a row that o
 _SOFTMAX_ROWS, _NORMALISED_ROWS = 6.0, 16.0  # in flight on an SM, by the size of PyTorch's blocks
 _REDUCTION, _WINDOW, _LIST = KINDS.index("reduction"), KINDS.index("window"), KINDS.index("list")
 _SCATTER = KINDS.index("scatter")
+_ELEMENTWISE = np.array([kind in ("pointwise", "movement") for kind in KINDS])
 _ROWS_AT_ONCE = 4  # blocks that an SM works on without slowing each other down
 
 
@@ -65,12 +66,15 @@ def _chain_cycles(table: WorkTable, rates: Rates, constants: Columns) -> Floats:
     uneven = 1 + constants["odd"] * (table.depth % 4 != 0)
     pieces = np.maximum(table.columns / (_ROWS_AT_ONCE * rates.sms), 1.0) * table.depth * constants["row_cycles"]
     kinds = [
+        _ELEMENTWISE[table.kind],
         (table.kind == _SCATTER) & (table.groups > 1),
         _BY_ROWS[table.kind],
         *(table.kind == kind for kind in (_REDUCTION, _WINDOW, _LIST)),
     ]
     steps = constants["step_cycles"]
+    indexed = (table.dims > 1) | (table.groups > 1)  # the place of each value is computed, or it is converted
     cycles = [
+        table.rows / rates.sms * constants["row_cycles"] * indexed,
         table.groups * steps,
         rows * uneven,
         _reduction_steps(table) * steps,

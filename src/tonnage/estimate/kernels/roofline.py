@@ -64,7 +64,8 @@ def name_factors(table: WorkTable, constants: Constants) -> Floats:
 def variants(table: WorkTable) -> list[str]:
     """Names with what makes PyTorch choose another kernel: the size of an element and the order of dimensions."""
     mixed = np.where((table.kind == KINDS.index("pointwise")) & (table.groups > 1), " mixed", "")
-    orders = np.where(table.channels_last, " channels last", np.where(table.strided, " strided", mixed))
+    indexed = np.where(table.strided, " strided", np.where(table.dims > 1, " indexed", mixed))
+    orders = np.where(table.channels_last & (table.dims == 1), " channels last", indexed)
     return [f"{name} {int(size)}{order}" for name, size, order in zip(table.names, table.itemsize, orders, strict=True)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from tonnage.estimate.kernels.elementwise import merged_dims
 from tonnage.estimate.kernels.work import Rules, Work, counts, itemsize, stored_bytes, tensors
 from tonnage.program.trace import Operator, TensorSpec
 
@@ -43,8 +44,8 @@ _GATHERS = (
 _SCATTERS = (
     "embedding_dense_backward", "index_put", "index_put_", "_index_put_impl_", "scatter", "scatter_", "scatter_add",
     "scatter_add_", "index_add", "index_add_", "scatter_reduce", "index_copy", "index_copy_",
-    "_embedding_bag_dense_backward", "nll_loss_backward", "nll_loss2d_backward", "select_backward", "slice_backward",
-    "index_fill_", "masked_scatter",
+    "_embedding_bag_dense_backward", "_embedding_bag_backward", "nll_loss_backward", "nll_loss2d_backward",
+    "select_backward", "slice_backward", "index_fill_", "masked_scatter",
 )  # fmt: skip
 _SORTS = (
     "sort", "topk", "argsort", "unique_consecutive", "_unique2", "cumsum", "cumprod", "_cummax_helper",
@@ -72,16 +73,30 @@ def moved(kind: str, operator: Operator, *, depth: int = 1, reads: float | None 
         written = inputs[0].nbytes
     read = float(sum(map(stored_bytes, inputs))) if reads is None else reads
     largest = max((*operator.outputs, *inputs), key=lambda spec: spec.numel, default=TensorSpec((), "float32"))
+    operands = (*inputs, *operator.outputs)
+    dims = merged_dims(operands) if kind in ("pointwise", "movement") else 1
     return Work(
         kind=kind, name=operator.name, read_bytes=read,
         fresh_bytes=min(float(stored_bytes(inputs[0])), read) if inputs else 0.0,
         written_bytes=float(written), itemsize=itemsize(largest), rows=max(largest.numel // depth, 1), depth=depth,
-        batch=max(len(inputs) + len(operator.outputs), 1), launches=launches,
-        strided=any(is_scattered(spec) for spec in (*inputs, *operator.outputs)),
-        groups=len({spec.dtype for spec in (*inputs, *operator.outputs)}) if kind == "pointwise" else 1,
+        batch=max(len(operands), 1), launches=launches, dims=dims,
+        strided=any(map(is_scattered, operands)) and (dims > 1 or kind not in ("pointwise", "movement")),
+        groups=1 + _converts(operator) if kind == "pointwise" else 1,
         window=1 + any(1 < spec.numel < largest.numel for spec in inputs),
         channels_last=any(spec.layout == "channels_last" for spec in inputs),
     )  # fmt: skip
+
+
+# These take a condition or make one; others convert operands of different dtypes value by value.
+_CONDITIONS = ("where", "masked_fill", "eq", "ne", "lt", "le", "gt", "ge", "logical_", "isnan", "isinf", "isfinite")
+
+
+def _converts(operator: Operator) -> bool:
+    name = operator.name.partition("::")[2]
+    found = {spec.dtype for spec in (*operator.outputs, *tensors(operator)) if spec.shape}
+    if any(name.startswith(known) for known in _CONDITIONS):
+        found -= {"bool"}
+    return len(found) > 1
 
 
 def is_scattered(spec: TensorSpec) -> bool:
@@ -127,23 +142,38 @@ def _softmax(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG
     dim = operator.attributes.get("dim")
     position = dim if isinstance(dim, int) else -1
     depth = source.shape[position] if source.shape else 1
-    return (moved("softmax", operator, depth=max(depth, 1)),)
+    return (moved("softmax", operator, depth=max(depth, 1)), *_made_contiguous(operator, source))
 
 
 @counts(*_NORMALISATIONS)
 def _normalisation(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_normalised("", operator, tensors(operator)[0]),)
+    source = tensors(operator)[0]
+    if "batch_norm" in operator.name and operator.attributes.get("training", True) is False:
+        return (replace(moved("pointwise", operator), name="aten::batch_norm_inference"),)
+    return (_normalised("", operator, source), *_made_contiguous(operator, source))
 
 
 @counts(*(f"{name}_backward" for name in _NORMALISATIONS), "batch_norm_backward")
 def _normalisation_backward(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
-    return (_normalised("_backward", operator, tensors(operator)[0]),)
+    source = tensors(operator)[0]
+    return (_normalised("_backward", operator, source), *_made_contiguous(operator, source))
+
+
+def _made_contiguous(operator: Operator, source: TensorSpec) -> tuple[Work, ...]:
+    """Kernels that work on rows copy a tensor whose rows do not lie side by side first."""
+    if not is_scattered(source) or "batch_norm" in operator.name:
+        return ()
+    copied = replace(source, layout="contiguous", strides=())
+    return (moved("movement", Operator("aten::clone", (source,), (copied,), {})),)
 
 
 def _normalised(direction: str, operator: Operator, source: TensorSpec) -> Work:
     """`depth` values share their mean: those of a channel, of a row or of a group."""
     if "batch_norm" in operator.name:
         kind = "batch_normalisation"
+        if _is_cudnn(operator):
+            kind = "cudnn_normalisation"
+            operator = replace(operator, name=f"aten::cudnn_batch_norm{direction}")
         depth = source.numel // max(source.shape[1] if len(source.shape) > 1 else 1, 1)
     elif "group_norm" in operator.name:
         kind = "group_normalisation"
@@ -156,11 +186,24 @@ def _normalised(direction: str, operator: Operator, source: TensorSpec) -> Work:
     return moved(f"{kind}{direction}", operator, depth=max(depth, 1))
 
 
+def _is_cudnn(operator: Operator) -> bool:
+    """Does PyTorch give this batch normalisation to cuDNN? It does for images whose weights are float32, not for bfloat16.
+    Programs on the virtual GPU name them all alike."""
+    if "cudnn" in operator.name or "miopen" in operator.name:
+        return True
+    image, weight = operator.inputs[1:3] if "backward" in operator.name else operator.inputs[:2]
+    if image is None or weight is None or len(image.shape) < 3:
+        return False
+    return image.dtype != "bfloat16" and weight.dtype == ("float32" if image.dtype == "float16" else image.dtype)
+
+
 @counts(*_GATHERS)
 def _gathers(operator: Operator, rules: Rules) -> tuple[Work, ...]:  # noqa: ARG001
     """Only what is picked is read."""
     results = sum(spec.nbytes for spec in operator.outputs)
     indices = sum(spec.nbytes for spec in tensors(operator)[1:])
+    if operator.name == "aten::_embedding_bag":  # each result is a sum of several rows
+        results *= max(tensors(operator)[1].numel // max(operator.outputs[0].shape[0], 1), 1)
     work = moved("gather", operator, reads=float(results + indices), depth=_row(operator))
     return (replace(work, rows=max(sum(spec.numel for spec in operator.outputs) // work.depth, 1)),)
 
@@ -197,6 +240,8 @@ _MOST_UNSORTED = 3072
 def _sorts_indices(operator: Operator) -> bool:
     if operator.name == "aten::embedding_dense_backward":
         return tensors(operator)[-1].numel > _MOST_UNSORTED
+    if operator.name.startswith("aten::_embedding_bag"):
+        return True
     return "index_put" in operator.name and operator.attributes.get("accumulate") is True
 
 

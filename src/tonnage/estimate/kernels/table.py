@@ -39,6 +39,7 @@ class WorkTable:
     window: Floats
     groups: Floats
     stride: Floats
+    dims: Floats
     images: Floats
     side: Floats
     first_transposed: Flags
@@ -76,7 +77,7 @@ class WorkTable:
 
 _NUMBERS = (
     "operations", "fresh_bytes", "read_bytes", "written_bytes", "itemsize", "rows", "columns", "depth", "batch",
-    "launches", "window", "groups", "stride", "images", "side",
+    "launches", "window", "groups", "stride", "dims", "images", "side",
 )  # fmt: skip
 _FLAGS = ("first_transposed", "second_transposed", "channels_last", "strided")
 _COLUMNS = ("kind", "arithmetic", "footprint", *_NUMBERS, *_FLAGS)

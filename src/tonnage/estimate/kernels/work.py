@@ -16,8 +16,8 @@ from tonnage.program.trace import DTYPE_BYTES, Attribute, Operator, TensorSpec
 KINDS = (
     "product", "convolution", "convolution_data", "convolution_weight", "attention", "attention_backward", "recurrent",
     "recurrent_backward", "pointwise", "movement", "reduction", "normalisation", "normalisation_backward",
-    "batch_normalisation", "batch_normalisation_backward", "group_normalisation", "group_normalisation_backward",
-    "softmax", "gather", "scatter", "window", "list", "sort", "fill",
+    "batch_normalisation", "batch_normalisation_backward", "cudnn_normalisation", "cudnn_normalisation_backward",
+    "group_normalisation", "group_normalisation_backward", "softmax", "gather", "scatter", "window", "list", "sort", "fill",
 )  # fmt: skip
 _ARITHMETIC = {"float64": "fp64", "complex128": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
@@ -48,6 +48,7 @@ class Work:
     window: int = 1  # elements of a convolution's or a pool's window
     groups: int = 1
     stride: int = 1
+    dims: int = 1  # that are left of an elementwise operator's index once neighbours are merged
     images: int = 1  # of a convolution, and the side of a square image that has as many pixels as theirs
     side: float = 0.0
 

@@ -1,9 +1,10 @@
 """Recognises the user's loop and stops the program after enough turns of it.
 
 A turn of a training loop ends when the last of its optimizers has stepped, or, in programs that update their weights by
-hand, when the next forward begins. A turn of an inference loop is one call of the model from outside any module. A data
-loader that feeds such a loop ends early once enough has been seen, so that what follows the loop (evaluation, saving) is
-met as well; without one the program is stopped on the spot.
+hand, when the next forward begins. A turn of an inference loop is one call of the model from outside any module; where
+several modules take turns (a model, then its loss), it is the first of them that counts. A data loader that feeds such a
+loop ends early once enough has been seen, so that what follows the loop (evaluation, saving) is met as well; without one
+the program is stopped on the spot.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Loop:
         self.wanted = steps
         self.backwards = 0
         self.forwards = 0
+        self._forwards_of: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._most_forwards = 0  # of one module
         self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._depth = 0
         self._updated_by_hand = False
@@ -234,6 +237,8 @@ class Loop:
         # A forward with gradients is half a training step, unless no backward ever comes.
         if self.training or (torch.is_grad_enabled() and self.forwards < 2 * self.wanted):
             return
+        if not self._begins_turn(module):
+            return
         # Token by token a cache grows, long before it exceeds the peak of the prompt: what stays counts as well.
         peak, kept = self.recorder.peak_bytes, self.recorder.allocated_bytes
         growth, grows = kept - self._last_kept, peak > self._last_peak or kept > self._last_kept
@@ -244,6 +249,12 @@ class Loop:
         self.recorder.end_step()
         if self.enough:
             self._end_inference(growth)
+
+    def _begins_turn(self, module: nn.Module) -> bool:
+        """Was this module called more often than any other so far?"""
+        count = self._forwards_of[module] = self._forwards_of.get(module, 0) + 1
+        is_first, self._most_forwards = count > self._most_forwards, max(count, self._most_forwards)
+        return is_first
 
     def _end_inference(self, growth: int) -> None:
         """Finish once a few calls in a row bring nothing new and every model was called, or patience ends."""

@@ -241,7 +241,7 @@ def _checkpoints_compare_shapes() -> None:
 def _optimizers_as_on_cuda() -> None:
     foreach: Any = importlib.import_module("torch.utils._foreach_utils")
     devices = lambda *_: ["cuda", "cpu"]  # noqa: E731
-    cuda_only = lambda *_: ["cuda"]  # noqa: E731
+    cuda_only = lambda *_: ["cuda", "meta"]  # noqa: E731 - torch groups tensors in C++, where the GPU is still meta
     foreach._get_foreach_kernels_supported_devices = cuda_only
     foreach._get_fused_kernels_supported_devices = devices
     for name in ("torch.optim.optimizer", "torch.nn.utils.clip_grad"):

@@ -1,0 +1,22 @@
+"""The measurements that come with the package: one H200, by `tonnage bench run`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tonnage.store.database import Database, open_database
+from tonnage.store.exchange import import_rows
+
+NAME = "shipped"  # what `tonnage bench import` calls them
+ROWS = Path(__file__).parent / "measured" / "h200.csv.gz"
+
+
+@contextmanager
+def shipped_database() -> Iterator[Database]:
+    """A database with nothing else in it, for as long as it is needed."""
+    with tempfile.TemporaryDirectory() as folder, open_database(Path(folder) / "shipped.db") as database:
+        import_rows(database, ROWS)
+        yield database
