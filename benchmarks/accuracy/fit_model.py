@@ -22,7 +22,7 @@ from configurations import CONFIGURATIONS
 from step_quantities import measured
 
 from tonnage.benchmark.cluster_training import conformal_quantile
-from tonnage.benchmark.fit_copies import read_copies
+from tonnage.benchmark.fit_copies import Copied, fit_program_copies, read_copies
 from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
 from tonnage.benchmark.measured_operators import measured_operators
 from tonnage.benchmark.shipped import shipped_database
@@ -31,6 +31,7 @@ from tonnage.benchmark.time_models import write_model
 from tonnage.estimate.step import steady_steps
 from tonnage.estimate.time_model import Spreads, TimeModel
 from tonnage.hardware import find_gpu
+from tonnage.program.trace import D2H, H2D
 from tonnage.store.database import open_database
 
 SHIPPED = Path(__file__).parents[2] / "src/tonnage/estimate/fitted/time-model.json.gz"
@@ -53,7 +54,6 @@ def program_samples(measurements: Path, traces: Path) -> list[StepSample]:
                 family=configuration.program,
                 gpu=gpu,
                 step=steady_steps(trace_of(configuration, traces)),
-                machine=measurements.stem,
                 step_seconds=values["step_seconds"] or 0.0,
                 forward_seconds=values["forward_seconds"],
                 backward_seconds=values["backward_seconds"],
@@ -65,6 +65,23 @@ def program_samples(measurements: Path, traces: Path) -> list[StepSample]:
                 energy_step_seconds=row.get("power_step_seconds"),
             )
         )
+    return found
+
+
+def program_copies(measurements: Path, traces: Path) -> list[Copied]:
+    """Copies of every program whose number of copies is what the Trace says."""
+    machine, rows = measured_rows(measurements)
+    gpu = find_gpu(machine["machine"]["gpu"].removeprefix("NVIDIA "))
+    found = []
+    for configuration in CONFIGURATIONS:
+        if configuration.name not in rows or any(word in configuration.name for word in LEFT_OUT):
+            continue
+        row, step = rows[configuration.name], steady_steps(trace_of(configuration, traces))
+        counts = (step.calls / step.turns).tolist()
+        for direction, name in (("h2d", H2D), ("d2h", D2H)):
+            made = tuple((op, n) for op, n in zip(step.operators, counts, strict=True) if op.name == name)
+            if abs(sum(n for _, n in made) - row["launches"][direction]) < 0.5 and row["busy_seconds"][direction]:
+                found.append(Copied(gpu, made, row["busy_seconds"][direction]))
     return found
 
 
@@ -100,7 +117,9 @@ def main() -> None:
         kernels, points, operators, TimeModel(), fitted=fitted, measured=known, copies=copies, programs=programs,
         progress=lambda text: print(f"{time.monotonic() - started:6.1f} s  {text}", flush=True),
     )  # fmt: skip
-    model = replace(model, spreads=with_specification(model.spreads))
+    copied = program_copies(options.measured, options.traces)
+    model = replace(model, spreads=with_specification(model.spreads), copies=fit_program_copies(copied, model.copies))
+    print(f"{time.monotonic() - started:6.1f} s  {len(copied)} kinds of copies: {model.copies}")
     print(f"{time.monotonic() - started:6.1f} s  host {model.host.__class__.__name__}:")
     for name in model.host.__slots__:
         if name != "operators":

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from tonnage.benchmark.extras import least_squares
 from tonnage.errors import NotFound
 from tonnage.estimate.copies import CopyModel
+from tonnage.estimate.timeline import Floats
 from tonnage.hardware import Gpu, find_gpu
+from tonnage.program.trace import Operator
 from tonnage.store.rows import Status
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ FAMILY = "layer:copy"
 _SMALL_BYTES = 4096
 _LARGE_BYTES = 4 << 20
 _LEAST = 3
+_PRIOR = 0.1  # how strongly a number that the copies say nothing about stays where it was
 
 
 class Copy(NamedTuple):
@@ -65,6 +72,48 @@ def fit_copies(copies: Sequence[Copy], start: CopyModel) -> CopyModel:
         link_share=statistics.median(shares) if len(shares) >= _LEAST else start.link_share,
         h2d_latency_seconds=_latency(copies, "h2d", start.h2d_latency_seconds),
         d2h_latency_seconds=_latency(copies, "d2h", start.d2h_latency_seconds),
+    )
+
+
+class Copied(NamedTuple):
+    """All copies of a program's step in one direction, each with how often it happens, and what they took together."""
+
+    gpu: Gpu
+    operators: tuple[tuple[Operator, float], ...]
+    seconds: float
+
+
+def fit_program_copies(copied: Sequence[Copied], start: CopyModel) -> CopyModel:
+    """Latencies, and what pageable memory reaches at each size, from the copies of real programs."""
+    first = np.log(_values(start))
+
+    def residuals(logarithms: Floats) -> Floats:
+        model = _with_values(start, np.exp(logarithms).tolist())
+        errors = [math.log(_seconds(one, model) / one.seconds) for one in copied]
+        return np.array([*errors, *(_PRIOR * (logarithms - first))])
+
+    return _with_values(start, np.exp(least_squares(residuals, first, loss="soft_l1", f_scale=0.1)).tolist())
+
+
+def _seconds(copied: Copied, model: CopyModel) -> float:
+    return sum(times * model.device_seconds(operator, copied.gpu) for operator, times in copied.operators)
+
+
+def _values(model: CopyModel) -> list[float]:
+    rates = [rate for _, rate in (*model.pageable_h2d, *model.pageable_d2h)]
+    return [model.h2d_latency_seconds, model.d2h_latency_seconds, model.burst_seconds, *rates]
+
+
+def _with_values(model: CopyModel, values: Sequence[float]) -> CopyModel:
+    h2d_latency, d2h_latency, burst, *rates = values
+    h2d, d2h = model.pageable_h2d, model.pageable_d2h
+    return replace(
+        model,
+        h2d_latency_seconds=h2d_latency,
+        d2h_latency_seconds=d2h_latency,
+        burst_seconds=burst,
+        pageable_h2d=tuple((size, rate) for (size, _), rate in zip(h2d, rates[: len(h2d)], strict=True)),
+        pageable_d2h=tuple((size, rate) for (size, _), rate in zip(d2h, rates[len(h2d) :], strict=True)),
     )
 
 

@@ -30,7 +30,6 @@ _FITTED = (
 _WEIGHTS = {"step_seconds": 1.0, "forward_seconds": 0.5, "backward_seconds": 0.5, "optimizer_seconds": 0.25}
 _NEGLIGIBLE_SECONDS = 2e-5
 _PRIOR = 0.05  # how strongly a constant that the samples say nothing about stays where it was
-_SPEED_PRIOR = 1.0  # how strongly machines are taken to be equally fast
 
 
 def fit_host(
@@ -44,25 +43,18 @@ def fit_host(
         )
     start = replace(start, operators=dict(operators), operator=float(np.median(list(operators.values()))), speed=1.0)
     device = [sample.device_seconds(kernels, CopyModel()) for sample in samples]
-    machines = sorted({sample.machine for sample in samples})
-    machine = [machines.index(sample.machine) for sample in samples]
     balance = _balance([sample.family for sample in samples])
     first = np.log([getattr(start, name) for name in _FITTED])
 
     def residuals(logarithms: Floats) -> Floats:
-        constants, speeds = np.split(logarithms, [len(_FITTED)])
-        model = _with(start, constants)
-        on = [replace(model, speed=float(speed)) for speed in np.exp(speeds)]
+        model = _with(start, logarithms)
         errors = [
-            weight * _errors(sample, seconds, on[m])
-            for sample, seconds, m, weight in zip(samples, device, machine, balance, strict=True)
+            weight * _errors(sample, seconds, model)
+            for sample, seconds, weight in zip(samples, device, balance, strict=True)
         ]
-        return np.concatenate([*errors, _PRIOR * (constants - first), _SPEED_PRIOR * speeds])
+        return np.concatenate([*errors, _PRIOR * (logarithms - first)])
 
-    found = least_squares(
-        residuals, np.concatenate([first, np.zeros(len(machines))]), loss="soft_l1", f_scale=0.15, max_nfev=12
-    )
-    return _with(start, found[: len(_FITTED)])
+    return _with(start, least_squares(residuals, first, loss="soft_l1", f_scale=0.15, max_nfev=12))
 
 
 def _balance(families: Sequence[str]) -> list[float]:

@@ -23,7 +23,7 @@ from tonnage.errors import NotFound
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import find_gpu
 from tonnage.store.database import Database
-from tonnage.store.rows import Environment, HostRow, KernelRow, Measurement, Spread, Status
+from tonnage.store.rows import HostRow, KernelRow, Measurement, Spread, Status
 
 Progress = Callable[[str], None]
 # Operators on long lists cost by their lists, which is counted apart.
@@ -80,7 +80,7 @@ def read_steps(database: Database) -> list[StepSample]:
         key = (environment.gpu, measurement.key)
         timed = measurement.step_seconds is not None and not measurement.family.startswith(_LAYER)
         if timed and key in hosts and _is_known(environment.gpu):
-            found.append(_step_sample(environment, measurement, hosts[key], kernels.get(key, [])))
+            found.append(_step_sample(environment.gpu, measurement, hosts[key], kernels.get(key, [])))
     return found
 
 
@@ -100,7 +100,7 @@ def _is_known(gpu: str) -> bool:
 
 
 def _step_sample(
-    environment: Environment, measurement: Measurement, hosts: Sequence[HostRow], kernels: Sequence[KernelRow]
+    gpu: str, measurement: Measurement, hosts: Sequence[HostRow], kernels: Sequence[KernelRow]
 ) -> StepSample:
     busy = sum(row.seconds.mean * row.calls for row in kernels if not is_host_copy(row.kernel))
     assert measurement.step_seconds is not None  # the caller's condition
@@ -108,8 +108,7 @@ def _step_sample(
     return StepSample(
         name=measurement.key,
         family=measurement.family,
-        gpu=find_gpu(environment.gpu),
-        machine=environment.cpu,
+        gpu=find_gpu(gpu),
         step=observed_step(measurement, hosts),
         step_seconds=measurement.step_seconds.mean,
         forward_seconds=_mean(measurement.forward_seconds),

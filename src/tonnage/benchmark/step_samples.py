@@ -23,7 +23,6 @@ class StepSample:
     family: str
     gpu: Gpu
     step: Step
-    machine: str = ""  # whose host launched it; hosts differ
     step_seconds: float
     forward_seconds: float | None = None
     backward_seconds: float | None = None

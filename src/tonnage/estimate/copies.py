@@ -18,7 +18,7 @@ class CopyModel:
     link_share: float = 0.875  # of the link's rate after line coding; the rest is the protocol's
     h2d_latency_seconds: float = 0.95e-6  # of the copy engine; a small copy costs nothing else
     d2h_latency_seconds: float = 1.65e-6
-    burst_bytes: int = 8192  # more than this is sent in pieces, which takes a moment to begin
+    burst_bytes: int = 24576  # more than this is sent in pieces, which takes a moment to begin
     burst_seconds: float = 1.6e-6
     # The driver copies pageable memory through buffers of its own. What fits there crosses the link at nearly its speed,
     # more of it goes at the speed at which one core of the host copies. Bytes, and bytes per second from there on.
