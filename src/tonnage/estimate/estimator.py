@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tonnage.estimate.several import SeveralGpus
 from tonnage.estimate.step import last_step, steady_steps
 from tonnage.estimate.step_time import StepTimer, time_step
 from tonnage.estimate.step_view import StepView, view_step
-from tonnage.estimate.time_estimate import estimate_time
+from tonnage.estimate.time_estimate import estimate_times
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
@@ -48,6 +48,14 @@ class Estimator:
         return self._requests[key]
 
     def estimate(self, gpu: Gpu) -> Estimate:
+        return next(self.estimates([gpu]))
+
+    def estimates(self, gpus: Sequence[Gpu]) -> Iterator[Estimate]:
+        """One for each GPU."""
+        for gpu, time in zip(gpus, self._times(gpus), strict=True):
+            yield self._estimate(gpu, time)
+
+    def _estimate(self, gpu: Gpu, time: TimeEstimate | None) -> Estimate:
         requests = self.requests(gpu)
         context = context_bytes(self.trace, gpu)
         result = self._replay(requests, gpu.usable_bytes - context)
@@ -71,20 +79,21 @@ class Estimator:
             d2h_bytes_step=self._copies[1],
             coverage=intervals.COVERAGE,
             out_of_memory=None if fits else _moment(requests, result),
-            time=self._time(gpu),
+            time=time,
         )
 
     def several(self, gpus: Sequence[Gpu], counts: Sequence[int], options: ParallelOptions) -> Iterator[Estimate]:
         """For each GPU, one estimate for each number of them; every one has the batch that a single one has."""
         shared = SeveralGpus(self.trace, self.time_model or TimeModel(), options)
-        for gpu in gpus:
-            single = self.estimate(gpu)
+        for gpu, single in zip(gpus, self.estimates(gpus), strict=True):
             for count in counts:
                 memory = self.requests(gpu).bytes_by_category if count > 1 else np.zeros((0, 0), np.int64)
                 yield single if count == 1 else shared.estimate(single, gpu, count, memory)
 
-    def _time(self, gpu: Gpu) -> TimeEstimate | None:
-        return None if self._timer is None else estimate_time(self._timer, gpu, epoch_steps=self.epoch_steps)
+    def _times(self, gpus: Sequence[Gpu]) -> Iterator[TimeEstimate | None]:
+        if self._timer is None:
+            return repeat(None, len(gpus))
+        return estimate_times(self._timer, gpus, epoch_steps=self.epoch_steps)
 
     def step_view(self, gpu: Gpu) -> StepView | None:
         """The step on one GPU, to look at."""
