@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.estimate import intervals, workspace
 from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report, TimeEstimate
-from tonnage.estimate.memory import Requests, Skeleton, context_bytes
+from tonnage.estimate.memory import Requests, Skeleton, loaded_bytes
 from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
@@ -39,6 +39,7 @@ class Estimator:
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
         self._doubts: dict[str, int] = {}
+        self._loaded_bytes = loaded_bytes(trace)
         self._copies = trace.bytes_per_step(H2D), trace.bytes_per_step(D2H)
 
     def requests(self, gpu: Gpu) -> Requests:
@@ -57,7 +58,7 @@ class Estimator:
 
     def _estimate(self, gpu: Gpu, time: TimeEstimate | None) -> Estimate:
         requests = self.requests(gpu)
-        context = context_bytes(self.trace, gpu)
+        context = gpu.context_bytes + self._loaded_bytes
         result = self._replay(requests, gpu.usable_bytes - context)
         widen = 1.0 if gpu.name in CALIBRATED else 2.0
         doubt = self._doubt(gpu)
@@ -105,12 +106,12 @@ class Estimator:
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
         if key not in self._doubts:
-            self._doubts[key] = _doubtful_bytes(self.trace, workspace.typical(gpu))
+            self._doubts[key] = _doubtful_bytes(self.requests(gpu))
         return self._doubts[key]
 
     def fits(self, gpu: Gpu) -> bool:
         requests = self.requests(gpu)
-        capacity = gpu.usable_bytes - context_bytes(self.trace, gpu)
+        capacity = gpu.usable_bytes - gpu.context_bytes - self._loaded_bytes
         return self._replay(requests, capacity).out_of_memory_at is None
 
     def _replay(self, requests: Requests, capacity_bytes: int) -> Replay:
@@ -183,15 +184,11 @@ def _most_telling(gpus: Sequence[Gpu]) -> Gpu:
     return next((gpu for gpu in gpus if gpu.name in CALIBRATED), gpus[0])
 
 
-def _doubtful_bytes(trace: Trace, gpu: Gpu) -> int:
+def _doubtful_bytes(requests: Requests) -> int:
     """The largest workspace that cuDNN takes: its size is cuDNN's choice, which is only modelled."""
     modelled = (*workspace.CONVOLUTIONS, "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
-    sizes = (
-        sum(workspace.temporaries(operator, gpu, trace.origin))
-        for operator in trace.operators
-        if operator.name in modelled
-    )
-    return max(sizes, default=0)
+    operators = zip(requests.trace.operators, requests.temporaries, strict=True)
+    return max((sum(sizes) for operator, sizes in operators if operator.name in modelled), default=0)
 
 
 def _describe(requests: Requests, block: int) -> PeakTensor:
