@@ -54,6 +54,13 @@ def test_every_gpu_of_the_catalogue_can_be_timed(gpu: Gpu) -> None:
     assert 0 < times.power_watts <= gpu.tdp_watts * (1 + 1e-9)
 
 
+def test_all_gpus_at_once_take_what_each_takes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tonnage.estimate.step_time._MOST_VALUES", 100)  # several, but not all at once
+    timer = StepTimer(step_with(*training_calls()), TimeModel())
+    together = [times.step_seconds for times in timer.on_each(all_gpus())]
+    assert together == [timer.on(gpu).step_seconds for gpu in all_gpus()]
+
+
 def test_a_faster_host_shortens_a_step_of_small_kernels() -> None:
     step = step_with(*[(relu(8), Phase.FORWARD)] * 50)
     slow, fast = (time_step(step, H200, TimeModel(host=HostModel(speed=speed))).step_seconds for speed in (1.0, 2.0))

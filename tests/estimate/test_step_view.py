@@ -78,6 +78,14 @@ def test_a_step_of_many_calls_is_thinned_out_but_complete() -> None:
     assert view.tree.total_seconds == pytest.approx(view.busy_seconds)
 
 
+def test_phases_that_take_turns_all_the_time_are_thinned_out_too() -> None:
+    calls = [(i % 2, "net", (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)[i % 3]) for i in range(6_000)]
+    view = view_of(trace_of(calls, RELU, PRODUCT))
+    for lane in (view.host, view.device):
+        assert len(lane) <= MOST_STRETCHES
+        assert sum(stretch.calls for stretch in lane) == 6_000
+
+
 def test_a_page_of_twenty_thousand_calls_stays_small() -> None:
     calls = [(i % 2, f"net.{i % 3000}.layer", Phase.FORWARD) for i in range(20_000)]
     trace = trace_of(calls, RELU, PRODUCT)

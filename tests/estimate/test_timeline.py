@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.estimate.timeline import LAUNCH_SECONDS, simulate
+from tonnage.estimate.timeline import LAUNCH_SECONDS, simulate, simulate_each
 
 DURATIONS = st.lists(st.tuples(st.floats(0, 1e-2), st.floats(0, 1e-2), st.booleans()), min_size=1, max_size=40)
 
@@ -48,3 +48,13 @@ def test_kernels_run_one_after_the_other_and_never_before_their_launch(calls: li
     assert (timeline.started >= timeline.launched - 1e-12).all()
     assert (timeline.started[1:] >= timeline.ended[:-1] - 1e-12).all()
     assert np.allclose(timeline.ended - timeline.started, device)
+
+
+@settings(max_examples=100, deadline=None)
+@given(DURATIONS)
+def test_gpus_that_are_simulated_together_do_not_see_each_other(calls: list[tuple[float, float, bool]]) -> None:
+    host, device, waits = (np.array(column) for column in zip(*calls, strict=True))
+    both = simulate_each(host, np.stack([device, 3 * device]), waits.astype(bool))
+    alone = [simulate(host, seconds, waits.astype(bool)) for seconds in (device, 3 * device)]
+    assert [timeline.step_seconds for timeline in both] == [timeline.step_seconds for timeline in alone]
+    assert all((one.ended == other.ended).all() for one, other in zip(both, alone, strict=True))

@@ -11,7 +11,7 @@ from tonnage.benchmark.kernel_samples import Sample
 from tonnage.errors import MissingDependency
 from tonnage.estimate.kernels.constants import CLASSES, PUBLIC, Constants, KindConstants, classes_of
 from tonnage.estimate.kernels.rates import Rates
-from tonnage.estimate.kernels.roofline import seconds, variants
+from tonnage.estimate.kernels.roofline import seconds
 from tonnage.estimate.kernels.table import Floats, Integers, WorkTable
 
 # Between which values a constant makes sense.
@@ -191,7 +191,7 @@ def name_factors(groups: Iterable[Rows], constants: Constants) -> dict[str, floa
         errors.append(np.log(np.maximum(group.measured - floor, 0.1 * group.measured) / busy))
         counts.append(weights(group.measured) * busy / predicted)
         names += group.table.names
-        variant_names += variants(group.table)
+        variant_names += group.table.variants
     error, count = np.concatenate(errors), np.concatenate(counts)
     found = _shrunk_medians(names, error, count)
     rest = error - np.array([found.get(name, 0.0) for name in names])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 
 from tonnage.estimate import intervals, workspace
 from tonnage.estimate.estimate import Estimate, MemoryCurve, OutOfMemoryMoment, PeakTensor, Report, TimeEstimate
-from tonnage.estimate.memory import Requests, Skeleton, context_bytes
+from tonnage.estimate.memory import Requests, Skeleton, loaded_bytes
 from tonnage.estimate.parallel import ParallelOptions
 from tonnage.estimate.replay import Replay
 from tonnage.estimate.several import SeveralGpus
 from tonnage.estimate.step import last_step, steady_steps
 from tonnage.estimate.step_time import StepTimer, time_step
 from tonnage.estimate.step_view import StepView, view_step
-from tonnage.estimate.time_estimate import estimate_time
+from tonnage.estimate.time_estimate import estimate_times
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import Gpu
 from tonnage.program.trace import D2H, H2D, Category, Event, Operator, Phase, Trace
@@ -39,6 +39,7 @@ class Estimator:
         self._requests: dict[str, Requests] = {}
         self._tensors: dict[str, tuple[PeakTensor, ...]] = {}
         self._doubts: dict[str, int] = {}
+        self._loaded_bytes = loaded_bytes(trace)
         self._copies = trace.bytes_per_step(H2D), trace.bytes_per_step(D2H)
 
     def requests(self, gpu: Gpu) -> Requests:
@@ -48,8 +49,16 @@ class Estimator:
         return self._requests[key]
 
     def estimate(self, gpu: Gpu) -> Estimate:
+        return next(self.estimates([gpu]))
+
+    def estimates(self, gpus: Sequence[Gpu]) -> Iterator[Estimate]:
+        """One for each GPU."""
+        for gpu, time in zip(gpus, self._times(gpus), strict=True):
+            yield self._estimate(gpu, time)
+
+    def _estimate(self, gpu: Gpu, time: TimeEstimate | None) -> Estimate:
         requests = self.requests(gpu)
-        context = context_bytes(self.trace, gpu)
+        context = gpu.context_bytes + self._loaded_bytes
         result = self._replay(requests, gpu.usable_bytes - context)
         widen = 1.0 if gpu.name in CALIBRATED else 2.0
         doubt = self._doubt(gpu)
@@ -71,20 +80,21 @@ class Estimator:
             d2h_bytes_step=self._copies[1],
             coverage=intervals.COVERAGE,
             out_of_memory=None if fits else _moment(requests, result),
-            time=self._time(gpu),
+            time=time,
         )
 
     def several(self, gpus: Sequence[Gpu], counts: Sequence[int], options: ParallelOptions) -> Iterator[Estimate]:
         """For each GPU, one estimate for each number of them; every one has the batch that a single one has."""
         shared = SeveralGpus(self.trace, self.time_model or TimeModel(), options)
-        for gpu in gpus:
-            single = self.estimate(gpu)
+        for gpu, single in zip(gpus, self.estimates(gpus), strict=True):
             for count in counts:
                 memory = self.requests(gpu).bytes_by_category if count > 1 else np.zeros((0, 0), np.int64)
                 yield single if count == 1 else shared.estimate(single, gpu, count, memory)
 
-    def _time(self, gpu: Gpu) -> TimeEstimate | None:
-        return None if self._timer is None else estimate_time(self._timer, gpu, epoch_steps=self.epoch_steps)
+    def _times(self, gpus: Sequence[Gpu]) -> Iterator[TimeEstimate | None]:
+        if self._timer is None:
+            return repeat(None, len(gpus))
+        return estimate_times(self._timer, gpus, epoch_steps=self.epoch_steps)
 
     def step_view(self, gpu: Gpu) -> StepView | None:
         """The step on one GPU, to look at."""
@@ -96,12 +106,12 @@ class Estimator:
     def _doubt(self, gpu: Gpu) -> int:
         key = workspace.family(gpu)
         if key not in self._doubts:
-            self._doubts[key] = _doubtful_bytes(self.trace, workspace.typical(gpu))
+            self._doubts[key] = _doubtful_bytes(self.requests(gpu))
         return self._doubts[key]
 
     def fits(self, gpu: Gpu) -> bool:
         requests = self.requests(gpu)
-        capacity = gpu.usable_bytes - context_bytes(self.trace, gpu)
+        capacity = gpu.usable_bytes - gpu.context_bytes - self._loaded_bytes
         return self._replay(requests, capacity).out_of_memory_at is None
 
     def _replay(self, requests: Requests, capacity_bytes: int) -> Replay:
@@ -174,15 +184,11 @@ def _most_telling(gpus: Sequence[Gpu]) -> Gpu:
     return next((gpu for gpu in gpus if gpu.name in CALIBRATED), gpus[0])
 
 
-def _doubtful_bytes(trace: Trace, gpu: Gpu) -> int:
+def _doubtful_bytes(requests: Requests) -> int:
     """The largest workspace that cuDNN takes: its size is cuDNN's choice, which is only modelled."""
     modelled = (*workspace.CONVOLUTIONS, "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward")
-    sizes = (
-        sum(workspace.temporaries(operator, gpu, trace.origin))
-        for operator in trace.operators
-        if operator.name in modelled
-    )
-    return max(sizes, default=0)
+    operators = zip(requests.trace.operators, requests.temporaries, strict=True)
+    return max((sum(sizes) for operator, sizes in operators if operator.name in modelled), default=0)
 
 
 def _describe(requests: Requests, block: int) -> PeakTensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 
 from tonnage.estimate.kernels.work import Rules
 from tonnage.program.trace import Attribute, Operator, TensorSpec
@@ -45,10 +44,3 @@ def _tells(name: str, value: Attribute) -> bool:
         return False
     values = value if isinstance(value, tuple | list) else (value,)
     return name in _TELLING_FLOATS or not any(isinstance(v, float) for v in values)
-
-
-def known_seconds(operators: tuple[Operator, ...], rules: Rules, measured: Mapping[str, float]) -> list[float | None]:
-    """What was measured of each operator, if anything was."""
-    if not measured:
-        return [None] * len(operators)
-    return [None if (key := digest(operator, rules)) is None else measured.get(key) for operator in operators]

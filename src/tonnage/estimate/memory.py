@@ -25,7 +25,8 @@ class Requests:
     """All requests to the allocator in order: the Trace's own, and those of the libraries on one kind of GPU.
 
     `order` holds a block's number when it is allocated and its complement when it is freed; `events` the event of the
-    Trace behind each entry. Blocks beyond the Trace's own belong to libraries; `library_calls` says to which call.
+    Trace behind each entry. Blocks beyond the Trace's own belong to libraries; `library_calls` says to which call, and
+    `temporaries` which of them each operator of the Trace frees before it returns, by size.
     """
 
     trace: Trace
@@ -33,6 +34,7 @@ class Requests:
     order: list[int]
     events: list[int]
     library_calls: list[int]
+    temporaries: list[tuple[int, ...]]
 
     def replay(self, capacity_bytes: int | None = None) -> Replay:
         return replay(self.sizes, self.order, capacity_bytes, settings=self.trace.origin.allocator_settings)
@@ -140,7 +142,7 @@ class Skeleton:
             events += [self.call_events[call]] * (len(order) - len(events))
         order += self.order[done:]
         events += self.events[done:]
-        return Requests(trace, sizes, order, events, library_calls)
+        return Requests(trace, sizes, order, events, library_calls, temporaries)
 
 
 def _take(
@@ -200,9 +202,14 @@ CUDNN_BYTES = 17 * MIB
 
 def context_bytes(trace: Trace, gpu: Gpu) -> int:
     """Memory outside the allocator: the CUDA context, torch's own, and what the libraries load."""
+    return gpu.context_bytes + loaded_bytes(trace)
+
+
+def loaded_bytes(trace: Trace) -> int:
+    """What torch and the libraries load on any GPU."""
     names: npt.NDArray[Any] = np.array([operator.name for operator in trace.operators], dtype=object)
     products = np.flatnonzero(np.isin(names, list(workspace.MATRIX_PRODUCTS)))
     multiplies = np.isin(trace.call_operator, products)
     threads = len(np.unique(trace.call_phase[multiplies] == Phase.BACKWARD))
     uses_cudnn = bool(np.isin(names, list(workspace.CUDNN)).any())
-    return gpu.context_bytes + TORCH_BYTES + CUBLAS_HANDLE_BYTES * threads + CUDNN_BYTES * uses_cudnn
+    return TORCH_BYTES + CUBLAS_HANDLE_BYTES * threads + CUDNN_BYTES * uses_cudnn

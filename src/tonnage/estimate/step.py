@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from tonnage.errors import InvalidFile
 from tonnage.estimate.kernels.operators import works_of
 from tonnage.estimate.kernels.table import WorkTable
 from tonnage.estimate.kernels.work import Rules, Work
+from tonnage.estimate.measured import digest
 from tonnage.program.trace import D2H, H2D, Event, Operator, Trace
 
 _USUAL_LAUNCHES = 8
@@ -18,7 +20,7 @@ _MOST_TURNS = 32
 _COPIED = ("aten::_to_copy", "aten::copy_")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Step:
     """Columns have one entry per call; `operator` points into `operators`, the distinct ones of this step. `kept` tells
     which of the calls that the Trace has for this step are here."""
@@ -45,14 +47,26 @@ class Step:
         """By operator: launches beyond the few that the cost of an operator includes."""
         return np.asarray(np.maximum(self.by_operator(self.works.launches) - _USUAL_LAUNCHES, 0.0))
 
-    @property
+    @cached_property
     def calls(self) -> npt.NDArray[np.int64]:
         """How often each operator is called."""
         return np.bincount(self.operator, minlength=len(self.operators))
 
-    def is_called(self, name: str) -> npt.NDArray[np.bool_]:
-        """Which calls are of operators with this name."""
-        return np.array([op.name == name for op in self.operators], dtype=np.bool_)[self.operator]
+    @cached_property
+    def copies(self) -> dict[str, npt.NDArray[np.int64]]:
+        """The calls that copy to the GPU, and those that copy from it."""
+        names = np.array(self.operator_names or ("",))[self.operator]
+        return {name: np.flatnonzero(names == name) for name in (H2D, D2H)}
+
+    @cached_property
+    def copying(self) -> tuple[int, ...]:
+        """The operators that copy to the GPU or from it."""
+        return tuple(index for index, name in enumerate(self.operator_names) if name in (H2D, D2H))
+
+    @cached_property
+    def digests(self) -> tuple[str | None, ...]:
+        """By operator: the key of what was measured of it."""
+        return tuple(digest(operator, self.rules) for operator in self.operators)
 
     @property
     def operator_names(self) -> tuple[str, ...]:

@@ -166,31 +166,33 @@ def _thinned(stretches: Iterable[Stretch], length: float) -> tuple[Stretch, ...]
     """No more than can be seen."""
     kept, narrow = list(stretches), length / PIXELS
     merged = _merged(kept, narrow)
-    while len(merged) > MOST_STRETCHES:
+    while len(merged) > MOST_STRETCHES and narrow < length:
         narrow *= 1.5
         merged = _merged(kept, narrow)
+    if len(merged) > MOST_STRETCHES:  # phases take turns more often than can be seen
+        merged = _merged(kept, 3 * length / MOST_STRETCHES, mixed=True)
     return tuple(merged)
 
 
-def _merged(stretches: Sequence[Stretch], narrow: float) -> list[Stretch]:
-    """Neighbours of a kind that together are narrower than `narrow` become one."""
+def _merged(stretches: Sequence[Stretch], narrow: float, *, mixed: bool = False) -> list[Stretch]:
+    """Neighbours of a kind (`mixed`: of any) that together are narrower than `narrow` become one, named as the longest."""
     merged: list[Stretch] = []
     longest = 0.0
     for stretch in stretches:
         own = stretch.end_seconds - stretch.start_seconds
         before = merged[-1] if merged else None
-        if before is None or not _joins(before, stretch, narrow):
+        if before is None or not _joins(before, stretch, narrow, mixed):
             merged.append(stretch)
             longest = own
             continue
         named, longest = (stretch, own) if own > longest else (before, longest)
         merged[-1] = Stretch(
-            before.start_seconds, stretch.end_seconds, before.phase, named.operator, named.module,
-            before.calls + stretch.calls, before.ahead,
+            before.start_seconds, stretch.end_seconds, named.phase, named.operator, named.module,
+            before.calls + stretch.calls, named.ahead,
         )  # fmt: skip
     return merged
 
 
-def _joins(before: Stretch, after: Stretch, narrow: float) -> bool:
-    alike = before.phase == after.phase and before.ahead == after.ahead
+def _joins(before: Stretch, after: Stretch, narrow: float, mixed: bool) -> bool:
+    alike = mixed or (before.phase == after.phase and before.ahead == after.ahead)
     return alike and after.end_seconds - before.start_seconds <= narrow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tonnage.estimate.estimate import Interval, TimeEstimate
 from tonnage.estimate.step_time import StepTime, StepTimer
 from tonnage.estimate.time_model import TimeModel
@@ -14,9 +16,16 @@ _MEASURED_SHARE = 0.95
 
 def estimate_time(timer: StepTimer, gpu: Gpu, *, epoch_steps: int = 0) -> TimeEstimate | None:
     """None for a program that does nothing on a GPU."""
+    return next(estimate_times(timer, [gpu], epoch_steps=epoch_steps))
+
+
+def estimate_times(timer: StepTimer, gpus: Sequence[Gpu], *, epoch_steps: int = 0) -> Iterator[TimeEstimate | None]:
+    """One for each GPU."""
     if len(timer.step.operator) == 0:
-        return None
-    return describe_time(timer.on(gpu), gpu, timer.model, epoch_steps=epoch_steps)
+        yield from [None] * len(gpus)
+        return
+    for gpu, times in zip(gpus, timer.on_each(gpus), strict=True):
+        yield describe_time(times, gpu, timer.model, epoch_steps=epoch_steps)
 
 
 def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: int = 0) -> TimeEstimate:

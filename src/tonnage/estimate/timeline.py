@@ -8,6 +8,7 @@ of its GPU in one step is still ahead in the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -36,41 +37,54 @@ class Timeline:
 
 def simulate(host: Floats, device: Floats, waits: npt.NDArray[np.bool_]) -> Timeline:
     """`host` and `device` are seconds of each call, `waits` says whether the host waits for it to end."""
-    count = len(host)
+    return simulate_each(host, device[None, :], waits)[0]
+
+
+def simulate_each(host: Floats, device: Floats, waits: npt.NDArray[np.bool_]) -> list[Timeline]:
+    """One time-line for each row of `device`, such as one for each GPU."""
+    rows, count = device.shape
     if count == 0:
         nothing = np.zeros(0)
-        return Timeline(nothing, nothing, nothing, 0.0, 0.0)
-    host_clock = device_clock = 0.0
-    begins: list[float] = []
-    launched = started = ended = np.zeros(count)
+        return [Timeline(nothing, nothing, nothing, 0.0, 0.0)] * rows
+    pieces = _pieces(host, device, waits)
+    host_clock = device_clock = origin = np.zeros((rows, 1))
+    launched, started = np.empty((rows, count)), np.empty((rows, count))
     for _ in range(_ROUNDS):
-        begins.append(max(host_clock, device_clock))
-        launched, started, ended, host_clock = _step(host, device, waits, host_clock, device_clock)
-        device_clock = float(ended[-1])
-    last = max(host_clock, device_clock)
-    origin = begins[-1]
-    return Timeline(launched - origin, started - origin, ended - origin, float(host.sum()), last - origin)
+        origin = np.maximum(host_clock, device_clock)
+        for piece in pieces:
+            host_clock, device_clock = piece.run(launched, started, host_clock, device_clock)
+    seconds = (np.maximum(host_clock, device_clock) - origin)[:, 0].tolist()
+    ended = started + device - origin
+    host_seconds = float(host.sum())
+    moments = zip(launched - origin, started - origin, ended, seconds, strict=True)
+    return [Timeline(launches, starts, ends, host_seconds, last) for launches, starts, ends, last in moments]
 
 
-def _step(
-    host: Floats, device: Floats, waits: npt.NDArray[np.bool_], host_clock: float, device_clock: float
-) -> tuple[Floats, Floats, Floats, float]:
-    """One step. Between two waits nothing but sums and maxima are needed, so each such stretch is one piece."""
-    launched, started, ended = (np.empty(len(host)) for _ in range(3))
-    first = 0
-    for last in [*(np.flatnonzero(waits) + 1).tolist(), len(host)]:
-        if last == first:
-            continue
-        piece = slice(first, last)
-        launched[piece] = host_clock + np.cumsum(host[piece])
-        before = np.cumsum(device[piece]) - device[piece]
-        # ended[i] = max over j <= i of (arrival[j] + sum of device[j..i])
-        arrival = np.maximum.accumulate(np.maximum(launched[piece] + LAUNCH_SECONDS, device_clock) - before)
-        started[piece] = arrival + before
-        ended[piece] = started[piece] + device[piece]
-        device_clock = float(ended[last - 1])
-        host_clock = float(launched[last - 1])
-        if waits[last - 1]:
-            host_clock = max(host_clock, device_clock)
-        first = last
-    return launched, started, ended, host_clock
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The calls from one wait to the next, between which nothing but sums and maxima are needed."""
+
+    calls: slice
+    launching: Floats  # seconds of the host from the beginning of the piece to the launch of each call
+    before: Floats  # seconds of the GPU for the calls before each
+    last_seconds: Floats  # of the GPU, for the last call
+    waits: bool
+
+    def run(self, launched: Floats, started: Floats, host_clock: Floats, device_clock: Floats) -> tuple[Floats, Floats]:
+        """Fills in when each call is launched and starts; returns the clocks of host and GPU after the last."""
+        launches = launched[:, self.calls] = host_clock + self.launching
+        # started[i] = max over j <= i of (arrival[j] + sum of device[j..i-1])
+        arrival = np.maximum(launches + LAUNCH_SECONDS, device_clock) - self.before
+        starts = started[:, self.calls] = np.maximum.accumulate(arrival, axis=1) + self.before
+        host_clock, device_clock = launches[:, -1:], starts[:, -1:] + self.last_seconds
+        return np.maximum(host_clock, device_clock) if self.waits else host_clock, device_clock
+
+
+def _pieces(host: Floats, device: Floats, waits: npt.NDArray[np.bool_]) -> list[_Piece]:
+    ends = [*(np.flatnonzero(waits[:-1]) + 1).tolist(), len(host)]
+    pieces = []
+    for first, last in pairwise([0, *ends]):
+        calls, seconds = slice(first, last), device[:, first:last]
+        before = np.cumsum(seconds, axis=1) - seconds
+        pieces.append(_Piece(calls, np.cumsum(host[calls]), before, seconds[:, -1:], bool(waits[last - 1])))
+    return pieces

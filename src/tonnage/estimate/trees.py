@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees:
     """All nodes of all trees in one list. An inner node sends a row left where its feature is at most the threshold; a
-    leaf points to itself, so that rows which arrived early stay there. NaN goes left."""
+    leaf points to itself: rows that no longer move have arrived. NaN goes left."""
 
     roots: npt.NDArray[np.int32]
     feature: npt.NDArray[np.int16]
@@ -29,12 +29,17 @@ class Trees:
         """The sum of the trees' answers for each row."""
         if len(rows) == 0 or len(self.roots) == 0:
             return np.zeros(len(rows))
-        at = np.broadcast_to(self.roots, (len(rows), len(self.roots))).copy()
-        each = np.arange(len(rows))[:, None]
+        feature, children = self.feature.astype(np.intp), np.stack([self.left, self.right], axis=1).astype(np.intp)
+        arrived = np.tile(self.roots.astype(np.intp), len(rows))
+        first = np.repeat(np.arange(len(rows)) * rows.shape[1], len(self.roots))  # where a row begins in `rows`
+        at, walking = arrived.copy(), np.arange(len(arrived))
         for _ in range(self.depth):
-            goes_right = rows[each, self.feature[at]] > self.threshold[at]
-            at = np.where(goes_right, self.right[at], self.left[at])
-        return np.asarray(self.value[at].sum(axis=1))
+            goes_right = rows.take(first + feature.take(at)) > self.threshold.take(at)
+            then = children.take(2 * at + goes_right)
+            arrived[walking] = then
+            moved = np.flatnonzero(then != at)
+            at, walking, first = then.take(moved), walking.take(moved), first.take(moved)
+        return np.asarray(self.value[arrived].reshape(len(rows), -1).sum(axis=1))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers; seven digits are more than the data ever had."""

@@ -18,7 +18,6 @@ from tonnage.estimate.kernels.images import convolution_seconds
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import ARITHMETICS, Floats, WorkTable
 from tonnage.estimate.kernels.tiles import candidates, chosen, only_possible, product_seconds
-from tonnage.estimate.kernels.work import KINDS
 
 _NEARLY = 0.3
 Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
@@ -26,18 +25,19 @@ Formula = Callable[[WorkTable, Rates, Columns, Floats], Floats]
 
 def seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
     """Seconds of each work when it runs alone at the boost clock."""
-    found = _seconds(table, rates, constants)
+    factors = name_factors(table, constants)
+    found = _seconds(table, rates, constants, factors)
     fp32, tf32 = (ARITHMETICS.index(name) for name in ("fp32", "tf32"))
     # Libraries that may use TF32 need not: where plain units are nearly as fast they take whichever is quicker.
     free = table.arithmetic == tf32
     if free.any() and rates.operations[fp32] > _NEARLY * rates.operations[tf32]:
         chosen_rows = table.where(free)
         plain = replace(chosen_rows, arithmetic=np.full(len(chosen_rows), fp32))
-        found[free] = np.minimum(found[free], _seconds(plain, rates, constants))
+        found[free] = np.minimum(found[free], _seconds(plain, rates, constants, factors[free]))
     return found
 
 
-def _seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
+def _seconds(table: WorkTable, rates: Rates, constants: Constants, factors: Floats) -> Floats:
     classes = classes_of(table, rates)
     columns = constants.columns(classes, rates.library)
     cold = cold_share(table, rates, constants.resident)
@@ -47,7 +47,7 @@ def _seconds(table: WorkTable, rates: Rates, constants: Constants) -> Floats:
         rows = formulas == index
         busy[rows] = _FORMULAS[index](table.where(rows), rates, columns.where(rows), cold[rows])
     launch = columns["launch_cycles"] / rates.clock * table.launches
-    return np.asarray(launch + busy * name_factors(table, constants))
+    return np.asarray(launch + busy * factors)
 
 
 def name_factors(table: WorkTable, constants: Constants) -> Floats:
@@ -56,17 +56,9 @@ def name_factors(table: WorkTable, constants: Constants) -> Floats:
     if not names:
         return np.ones(len(table))
     known = [
-        names.get(variant, names.get(name, 0.0)) for name, variant in zip(table.names, variants(table), strict=True)
+        names.get(variant, names.get(name, 0.0)) for name, variant in zip(table.names, table.variants, strict=True)
     ]
     return np.asarray(np.exp(np.array(known)))
-
-
-def variants(table: WorkTable) -> list[str]:
-    """Names with what makes PyTorch choose another kernel: the size of an element and the order of dimensions."""
-    mixed = np.where((table.kind == KINDS.index("pointwise")) & (table.groups > 1), " mixed", "")
-    indexed = np.where(table.strided, " strided", np.where(table.dims > 1, " indexed", mixed))
-    orders = np.where(table.channels_last & (table.dims == 1), " channels last", indexed)
-    return [f"{name} {int(size)}{order}" for name, size, order in zip(table.names, table.itemsize, orders, strict=True)]
 
 
 def _products(unit: str, kind: str) -> Formula:

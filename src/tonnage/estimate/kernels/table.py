@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 ARITHMETICS = ("fp32", "tf32", "fp16", "bf16", "fp64")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkTable:
     """One entry per work in every column. `footprint` is what a program touches between two uses of a byte."""
 
@@ -50,6 +51,15 @@ class WorkTable:
     @property
     def bytes(self) -> Floats:
         return self.read_bytes + self.written_bytes
+
+    @cached_property
+    def variants(self) -> tuple[str, ...]:
+        """Names with what makes PyTorch choose another kernel: the size of an element and the order of dimensions."""
+        mixed = np.where((self.kind == KINDS.index("pointwise")) & (self.groups > 1), " mixed", "")
+        indexed = np.where(self.strided, " strided", np.where(self.dims > 1, " indexed", mixed))
+        orders = np.where(self.channels_last & (self.dims == 1), " channels last", indexed)
+        sizes = self.itemsize.astype(np.int64)
+        return tuple(f"{name} {size}{order}" for name, size, order in zip(self.names, sizes, orders, strict=True))
 
     def __len__(self) -> int:
         return len(self.kind)
