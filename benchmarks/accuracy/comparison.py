@@ -91,7 +91,7 @@ class Comparison:
         parser.add_argument("--measured", type=Path, default=self.measured)
         parser.add_argument("--gpu", default="H200")
         parser.add_argument("--only", default="", help="regular expression for names")
-        parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
+        parser.add_argument("--split", choices=SPLITS, default="all")
         parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 1), 1))
         parser.add_argument("--traces", type=Path, help="keep captured traces here and use those that are there")
         parser.add_argument("--write", action="store_true", help="write the rows and the documentation page")

@@ -79,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", default="")
-    parser.add_argument("--split", choices=SPLITS, default="all", help="blind ones are not in all")
+    parser.add_argument("--split", choices=SPLITS, default="all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no configuration after this long")
     parser.add_argument("--limit", type=float, default=40.0, help="most seconds for one configuration")
     parser.add_argument("--power-seconds", type=float, default=1.0)

@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy/memory.py                       all configurations; prints the table and the bars
     python benchmarks/accuracy/memory.py --split test          only programs that were never used for tuning
-    python benchmarks/accuracy/memory.py --split blind         the blind programs, which no other run takes
+    python benchmarks/accuracy/memory.py --split blind         only the blind programs
     python benchmarks/accuracy/memory.py --write               also writes the rows and the page of the documentation
 
 The measured rows come from `measure.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program is

@@ -9,6 +9,5 @@ SPLITS = ("all", "tune", "test", "blind")
 
 
 def selected(split: str = "all", only: str = "") -> list[Configuration]:
-    """Those of a part whose name contains the expression. `all` is tune and test: blind ones must be asked for."""
-    known = BLIND_CONFIGURATIONS if split == "blind" else CONFIGURATIONS
-    return [c for c in known if split in ("all", c.split) and re.search(only, c.name)]
+    """Those of a part whose name contains the expression."""
+    return [c for c in (*CONFIGURATIONS, *BLIND_CONFIGURATIONS) if split in ("all", c.split) and re.search(only, c.name)]

@@ -1,8 +1,7 @@
 """Predicted beside measured time and energy of a step, for every configuration that was timed on a real GPU.
 
     python benchmarks/accuracy/time.py                       all configurations; prints the table and the bars
-    python benchmarks/accuracy/time.py --split test          only programs whose family is not in the fitting data
-    python benchmarks/accuracy/time.py --split blind         the blind programs, which no other run takes
+    python benchmarks/accuracy/time.py --split blind         only programs whose family is not in the fitting data
     python benchmarks/accuracy/time.py --write               also writes the rows and the page of the documentation
 
 The measured rows come from `measure_time.py`, which runs the same programs on a GPU. Nothing here needs a GPU: each program
@@ -115,11 +114,11 @@ def page(machine: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         "",
         f"Made by `python benchmarks/accuracy/time.py --write` on {date.today().isoformat()} with Tonnage {__version__}, "
         f"from runs on one {details['gpu']} (driver {machine['driver']}, torch {details['torch']}, CUDA {details['cuda']}, "
-        f"cuDNN {details['cudnn']}, transformers {details['transformers']}) on {machine['date'][:10]}. `test` programs are of "
-        "families that are not in the fitting data. Data loaders were fed from memory.",
+        f"cuDNN {details['cudnn']}, transformers {details['transformers']}) on {machine['date'][:10]}. `blind` programs are of "
+        "families that nothing was fitted to. Data loaders were fed from memory.",
         "",
     ]
-    for title, chosen in (("Test programs", [row for row in rows if row["split"] == "test"]), ("All", rows)):
+    for title, chosen in (("Blind programs", [row for row in rows if row["split"] == "blind"]), ("All", rows)):
         parts += [f"## {title}", "", "| what | measured | bar |", "| --- | --- | --- |"]
         parts += [f"| {what} | {figure} | {bar} |" for what, figure, bar in summary(chosen)]
         parts.append("")
