@@ -47,9 +47,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recommend(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TONNAGE_TIME_MODEL": "", "XDG_DATA_HOME": str(folder)}
     return subprocess.run(
         [sys.executable, "-m", "tonnage.cli.main", "recommend", *arguments], cwd=folder, capture_output=True, text=True,
-        check=False, timeout=120, stdin=subprocess.DEVNULL, env={**os.environ, "TONNAGE_TIME_MODEL": "", "XDG_DATA_HOME": str(folder)},
+        check=False, timeout=120, stdin=subprocess.DEVNULL, env=environment,
     )  # fmt: skip
 
 
