@@ -115,7 +115,7 @@ BROKEN = {
         ":5: layers.elements: must be at most 134",
     ),
     "no_limit": (GRID + "limit: 0 s\n", ":5: limit: must be "),
-    "negative_budget": (GRID + "budget: -5 min\n", ":5: budget: must be a time with its unit, such as 90 s, 10 min or"),
+    "negative_budget": (GRID + "budget: -5 min\n", ":5: budget: must be a time with its unit, such as 90 s, 10 min, "),
     "budget_without_unit": (GRID + "budget: 600\n", ":5: budget: must be a time with its unit"),
     "no_budget": (GRID + "budget: 0 min\n", ":5: budget: must be more than 0"),
     "no_steps": (GRID + "steps: 0\n", ":5: steps: must be at least 1, not 0"),

@@ -159,7 +159,9 @@ def test_exported_trees_answer_like_lightgbm() -> None:
     trees = join([nested(tree["tree_structure"]) for tree in grown.dump_model()["tree_info"]])
 
     assert np.allclose(trees.predict(inputs), grown.predict(inputs), atol=1e-9)
-    assert np.allclose(Trees.from_dict(trees.as_dict()).predict(inputs), grown.predict(inputs), atol=1e-3)
+    assert np.allclose(
+        Trees.from_dict(trees.as_dict(), inputs.shape[1]).predict(inputs), grown.predict(inputs), atol=1e-3
+    )
 
 
 @needs_lightgbm

@@ -17,7 +17,7 @@ from tonnage.benchmark.time_models import (
     shipped_model,
     write_model,
 )
-from tonnage.errors import InvalidFile, UsageError
+from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.estimate.host_time import HostModel
 from tonnage.estimate.time_model import Spreads, TimeModel
 
@@ -60,7 +60,71 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "no host": lambda content: packed({k: v for k, v in OWN.as_dict().items() if k != "host"}),
     "an unknown constant": lambda content: packed({**OWN.as_dict(), "copies": {"warp": 9}}),
     "kernels that are none": lambda content: packed({**OWN.as_dict(), "kernels": 3}),
+    "another format": lambda content: packed({**OWN.as_dict(), "format": "trace"}),
+    "deep lists": lambda content: gzip.compress(b"[" * 100_000),
+    "no text": lambda content: gzip.compress(bytes(range(256))),
 }
+FILLED = shipped_model().as_dict()  # has trees, measured operators and factors of operators
+ODD: dict[str, tuple[tuple[str | int, ...], Any, str]] = {
+    "a number as text": (("host", "speed"), "2.0", "host.speed must be a number, not '2.0'"),
+    "a truth as a number": (("host", "view"), True, "host.view must be a number, not True"),
+    "no number": (("energy", "idle_share"), float("nan"), "energy.idle_share must be a number, not nan"),
+    "nothing": (("copies", "link_share"), None, "copies.link_share must be a number, not None"),
+    "a negative cost": (("host", "copy"), -1e-6, "host.copy must be a number of at least 0"),
+    "a host that never ends": (("host", "speed"), 0, "host.speed makes no sense"),
+    "a list for an object": (("host",), [1], "host must be an object, not"),
+    "a list of operators": (("host", "operators"), ["aten::mm"], "host.operators must be an object"),
+    "an operator with a name for a cost": (("host", "operators", "aten::mm"), "x", "host.operators.aten::mm must be"),
+    "half a byte": (("copies", "burst_bytes"), 0.5, "copies.burst_bytes must be a whole number"),
+    "a table of numbers": (("copies", "pageable_h2d"), [1.0, 2.0], "copies.pageable_h2d must be a list"),
+    "rates without sizes": (("copies", "pageable_d2h"), [[1.0]], "copies.pageable_d2h must be a list of 2"),
+    "an empty table": (("copies", "pageable_d2h"), [], "copies.pageable_d2h makes no sense"),
+    "too few prices": (("energy", "picojoules_operation"), [1.0], "energy.picojoules_operation makes no sense"),
+    "a sure thing": (("spreads", "coverage"), 1, "spreads.coverage makes no sense"),
+    "factors that are none": (
+        ("spreads", "factors"),
+        {"calibrated": 1.0},
+        "spreads.factors.calibrated must be an object",
+    ),
+    "measured words": (("measured", "H200"), {"1": "x"}, "measured.H200.1 must be a number"),
+    "fitted words": (("fitted",), "today", "fitted must be an object"),
+    "kinds that are none": (("kernels", "kinds"), {"product.simt": 3}, "kernels.kinds.product.simt must be an object"),
+    "an unknown kind": (
+        ("kernels", "kinds", "warp"),
+        FILLED["kernels"]["kinds"]["sort"],
+        "no class of kernels called warp",
+    ),
+    "a factor of text": (("kernels", "names"), {"aten::mm": "x"}, "kernels.names.aten::mm must be a number"),
+    "one residual": (("kernels", "residuals"), {}, "kernels.residuals must be a list"),
+    "a residual without a GPU": (("kernels", "residuals", 0, "gpu"), 3, "kernels.residuals.gpu must be text"),
+    "trees of text": (
+        ("kernels", "residuals", 0, "trees", "others", "roots"),
+        ["1"],
+        "roots of the trees must be a list",
+    ),
+    "trees of fractions": (
+        ("kernels", "residuals", 0, "trees", "others", "roots"),
+        [0.5],
+        "roots of the trees must be a",
+    ),
+    "an unknown feature": (("kernels", "residuals", 0, "trees", "others", "feature", 0), 99, "points nowhere"),
+    "an endless tree": (("kernels", "residuals", 0, "trees", "others", "depth"), 10**9, "the depth of the trees"),
+    "a huge node": (("kernels", "residuals", 0, "trees", "others", "left", 0), 2**40, "too large"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_value_of_the_wrong_kind_is_named(kind: str) -> None:
+    (*path, last), value, words = ODD[kind]
+    plain = json.loads(json.dumps(FILLED))
+    part = plain
+    for name in path:
+        part = part[name]
+    part[last] = value
+    with pytest.raises(InvalidFile) as error:
+        load_model(packed(plain), "it")
+    assert error.value.message.startswith("it is not a time model of this version: ")
+    assert words in error.value.message
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -71,16 +135,25 @@ def test_a_damaged_file_is_refused(kind: str) -> None:
 
 
 def test_without_a_model_of_ones_own_the_packages_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TONNAGE_TIME_MODEL", str(tmp_path / "none.json.gz"))
+    monkeypatch.setattr("tonnage.benchmark.time_models.user_data_path", lambda _: tmp_path)
+    monkeypatch.setenv("TONNAGE_TIME_MODEL", "")
     assert current_model() is shipped_model()
+
+
+def test_a_model_that_is_named_and_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_TIME_MODEL", str(tmp_path / "none.json.gz"))
+    with pytest.raises(
+        NotFound, match=r"there is no time model .*none\.json\.gz, which TONNAGE_TIME_MODEL names"
+    ) as error:
+        current_model()
+    assert "tonnage fit" in error.value.hint
+    assert "unset TONNAGE_TIME_MODEL" in error.value.hint
 
 
 def test_ones_own_model_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TONNAGE_TIME_MODEL", str(tmp_path / "own.json.gz"))
     write_model(OWN, own_model_path())
     assert current_model() == OWN
-    own_model_path().unlink()
-    assert current_model() is shipped_model()
 
 
 def test_without_the_variable_it_lies_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:

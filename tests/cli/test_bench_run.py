@@ -74,7 +74,7 @@ def test_a_campaign_is_measured_and_then_passed_over(tmp_path: Path, campaign: P
 
 
 def test_without_time_a_note_says_how_many_are_left(campaign: Path) -> None:
-    result = run(campaign, "--device", "cpu", "--budget", "0s")
+    result = run(campaign, "--device", "cpu", "--budget", "0.000000001s")
     assert result.returncode == 0
     assert result.stderr == "note: time is up, 8 are left; the same command measures them\n"
 
@@ -138,7 +138,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     [
         (["missing"], 4, "there is no campaign 'missing'"),
         (["missing.yaml"], 4, "no such file: missing.yaml"),
-        (["quick", "--budget", "10"], 2, "--budget must be a time with its unit, such as 90 s, 10 min or 1.5 h"),
+        (["quick", "--budget", "10"], 2, "--budget must be a time with its unit, such as 90 s, 10 min, 1.5 h"),
+        (["quick", "--budget", "0 min"], 2, "--budget must be more than 0, not '0 min'"),
         (["quick", "--device", "tpu"], 2, "'tpu' is not one of 'auto', 'cuda', 'cpu'"),
         (["quick", "--gpu-index", "-1"], 2, "Invalid value for '--gpu-index'"),
         (["quick", "--again", "ok"], 2, "'ok' is not one of 'failed'"),

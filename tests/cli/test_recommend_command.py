@@ -47,9 +47,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recommend(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TONNAGE_TIME_MODEL": "", "XDG_DATA_HOME": str(folder)}
     return subprocess.run(
         [sys.executable, "-m", "tonnage.cli.main", "recommend", *arguments], cwd=folder, capture_output=True, text=True,
-        check=False, timeout=120, stdin=subprocess.DEVNULL, env={**os.environ, "TONNAGE_TIME_MODEL": "none.json.gz"},
+        check=False, timeout=120, stdin=subprocess.DEVNULL, env=environment,
     )  # fmt: skip
 
 
@@ -65,8 +66,10 @@ def answer(folder: Path, *arguments: str) -> dict[str, Any]:
     [
         (["missing.trace"], 4, "there is no file missing.trace", ""),
         (["run.trace", "--gpu", "H20O"], 4, "unknown GPU 'H20O'", "did you mean H200?"),
-        (["run.trace", "--deadline", "soon"], 2, "--deadline must be a time with its unit", ""),
-        (["run.trace", "--deadline", "0s"], 2, "a deadline of 0 seconds is impossible", "greater than 0"),
+        (["run.trace", "--deadline", "soon"], 2, "--deadline must be a time with its unit", "units are s, min, h and d"),
+        (["run.trace", "--deadline", ""], 2, "--deadline must be a time with its unit", "units are"),
+        (["run.trace", "--deadline", "-2d"], 2, "--deadline must be a time with its unit", "units are"),
+        (["run.trace", "--deadline", "0d"], 2, "--deadline must be more than 0, not '0d'", "units are"),
         (["run.trace", "--max-cost", "-3"], 2, "a budget of -3 US dollars is impossible", "greater than 0"),
         (["run.trace", "--max-cost", "nan"], 2, "a budget of nan US dollars is impossible", "greater than 0"),
         (["run.trace", "--max-energy", "0"], 2, "a limit of 0 kilowatt-hours is impossible", "greater than 0"),
@@ -94,6 +97,12 @@ def test_a_request_that_cannot_be_met_is_one_sentence(
     assert words in first
     assert len(rest) <= 1
     assert hint in "".join(rest)
+
+
+@pytest.mark.parametrize("deadline", ["2d", "2 days", "1d 24h", "48h"])
+def test_a_deadline_may_be_in_days(folder: Path, deadline: str) -> None:
+    limits = answer(folder, "run.trace", "-g", "L4", "--deadline", deadline)["limits"]
+    assert limits["deadline_seconds"] == 2 * 86400
 
 
 def test_the_fewest_gpus_that_keep_the_deadline_are_chosen(folder: Path) -> None:

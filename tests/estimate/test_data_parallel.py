@@ -70,6 +70,16 @@ any_nodes = st.builds(nodes_of, st.integers(2, 64), st.floats(1e8, 1e12))
 # -- limits ---------------------------------------------------------------------------------------------------------------
 
 
+@given(timeline=timelines(), options=all_options(), topology=any_nodes)
+def test_a_step_is_that_of_one_gpu_with_waiting_and_slowing_and_without_what_is_saved(
+    timeline: Timeline, options: ParallelOptions, topology: Topology
+) -> None:
+    step = data_parallel(timeline, topology, options)
+    slowed = sum(step.slowed_seconds.values())
+    assert step.waiting_seconds + slowed == pytest.approx(step.exposed_seconds)
+    assert step.single_seconds + step.exposed_seconds - step.saved_seconds == pytest.approx(step.step_seconds)
+
+
 @given(timeline=timelines(), options=all_options())
 def test_one_gpu_is_as_quick_as_without_any_of_this(timeline: Timeline, options: ParallelOptions) -> None:
     step = data_parallel(timeline, nodes_of(1), options)

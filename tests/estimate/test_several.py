@@ -1,7 +1,7 @@
 """One program on several GPUs of a kind."""
 
 import pytest
-from steps import product, relu
+from steps import copy_to_gpu, copy_to_host, product, relu
 from traces import recorder_with, training_trace
 
 from tonnage.estimate.estimate import Estimate, TimeEstimate
@@ -9,7 +9,7 @@ from tonnage.estimate.estimator import estimate_trace
 from tonnage.estimate.parallel import ParallelOptions, Sharding
 from tonnage.estimate.time_model import TimeModel
 from tonnage.hardware import find_gpu
-from tonnage.program.trace import Origin, Phase, Trace
+from tonnage.program.trace import Category, Origin, Phase, Trace
 from tonnage.units import GIB, MIB
 
 GPUS = [find_gpu(name) for name in ("L4", "H200", "MI300X")]
@@ -23,6 +23,26 @@ def inference_trace() -> Trace:
         recorder.free(recorder.allocate(MIB, 0, Phase.FORWARD))
         recorder.end_step()
     return recorder.trace(Origin(program="x", mode="inference", steps=3))
+
+
+def busy_trace() -> Trace:
+    """A step with copies before and after its phases, and calls of different length in each."""
+    recorder = recorder_with(copy_to_gpu(MIB), copy_to_host(4), product(512), product(2048), relu(4096))
+    module = recorder.module("Net.layers.0")
+    recorder.tag(recorder.allocate(64 * MIB, 0, Phase.SETUP), Category.PARAMETERS)
+    for _ in range(4):
+        recorder.call(0, 0, Phase.COPY)
+        recorder.call(2, module, Phase.FORWARD)
+        recorder.call(3, 0, Phase.FORWARD)
+        gradient = recorder.allocate(64 * MIB, module, Phase.BACKWARD)
+        recorder.tag(gradient, Category.GRADIENTS)
+        recorder.call(3, module, Phase.BACKWARD)
+        recorder.call(3, module, Phase.BACKWARD)
+        recorder.call(4, 0, Phase.OPTIMIZER)
+        recorder.call(1, 0, Phase.COPY)
+        recorder.free(gradient)
+        recorder.end_step()
+    return recorder.trace(Origin(program="x", steps=4))
 
 
 def estimates(trace: Trace, sharding: Sharding = Sharding.NONE, epoch_steps: int = 1600) -> list[list[Estimate]]:
@@ -62,6 +82,32 @@ def test_a_step_gets_no_shorter_when_gradients_are_exchanged(trained: list[list[
         alone = time_of(row[0]).step_seconds.value
         assert all(time_of(e).step_seconds.value >= alone for e in row[1:])
         assert all(time_of(e).network_seconds >= 0 for e in row[1:])
+
+
+@pytest.mark.parametrize("sharding", list(Sharding))
+@pytest.mark.parametrize(
+    "trace", [training_trace(operator=product(2048)), training_trace(weights=512 * MIB), busy_trace()]
+)
+def test_the_parts_of_a_step_add_up_to_it(sharding: Sharding, trace: Trace) -> None:
+    for estimate in (e for row in estimates(trace, sharding) for e in row):
+        time = time_of(estimate)
+        parts = (
+            time.forward_seconds, time.backward_seconds, time.optimizer_seconds, time.h2d_seconds, time.d2h_seconds,
+        )  # fmt: skip
+        assert sum(part.value for part in parts) + time.network_seconds == pytest.approx(time.step_seconds.value)
+        assert all(0 <= part.low <= part.value <= part.high for part in parts)
+        assert time.network_seconds >= 0
+
+
+@pytest.mark.parametrize("sharding", list(Sharding))
+def test_each_gpu_takes_its_part_of_a_sharded_optimizer_and_of_nothing_else(sharding: Sharding) -> None:
+    for row in estimates(busy_trace(), sharding):
+        alone, *others = [time_of(e) for e in row]
+        for count, time in zip(COUNTS[1:], others, strict=True):
+            parts = 1 if sharding is Sharding.NONE else count
+            assert time.optimizer_seconds.value == pytest.approx(alone.optimizer_seconds.value / parts)
+            assert time.d2h_seconds == alone.d2h_seconds
+            assert time.backward_seconds.value >= alone.backward_seconds.value
 
 
 def test_power_and_energy_of_a_step_grow_with_the_count(trained: list[list[Estimate]]) -> None:

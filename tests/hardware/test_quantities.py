@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.hardware.quantities import parse_bytes, parse_rate, parse_seconds
+from tonnage.hardware.quantities import parse_bytes, parse_duration, parse_rate, parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,29 @@ def test_times_are_read_as_seconds(text: str, seconds: float) -> None:
     assert parse_seconds(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("parse", [parse_bytes, parse_rate, parse_seconds])
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("2d", 48), ("1.5d", 36), ("2 days", 48), ("1 day", 24), ("1d 6h", 30), ("1d6h", 30), ("1 day 6 hours", 30),
+        ("90 min", 1.5), ("30 minutes", 0.5), ("6h", 6), ("7200 s", 2), ("1h 30min", 1.5), ("0 s", 0),
+    ],
+)  # fmt: skip
+def test_times_that_people_wait_are_read_as_seconds(text: str, hours: float) -> None:
+    assert parse_duration(text) == pytest.approx(hours * 3600)
+
+
+@pytest.mark.parametrize("text", ["1h 2h", "1 h ", " 1 h", "1h, 2min", "1h -2min", "2 weeks", "d", "1d 6", "2D", "1ms"])
+def test_times_that_people_wait_have_known_units_once_each(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^must be a time with its unit"):
+        parse_duration(text)
+
+
+def test_a_time_that_never_ends_is_refused() -> None:
+    with pytest.raises(ValueError, match="ends"):
+        parse_duration("9" * 400 + " d")
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_rate, parse_seconds, parse_duration])
 @pytest.mark.parametrize(
     "text", ["", "5", 5, None, "GiB", "-1 GiB", "1e3 B", "5 parsecs", "400 Gbit", "1 GiB\n2", ["1 B"]]
 )

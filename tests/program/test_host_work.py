@@ -66,6 +66,18 @@ def test_operators_of_the_host_are_counted_with_bytes_and_random_numbers(tmp_pat
     assert of_last_step(trace, "host_bytes") == 2 * 4096 * 64 * 4
 
 
+@pytest.mark.parametrize("read", ["big.cpu()", "big.tolist()", "big.sum().item()", "big.sum() > 3", "host.copy_(big)"])
+@pytest.mark.parametrize("rows", [64, 65])  # 4096 numbers are known to the virtual GPU, more of them are not
+def test_reading_from_the_gpu_is_a_copy_and_no_work_of_the_host(
+    tmp_path: Path, plain: Trace, rows: int, read: str
+) -> None:
+    tensors = f"    big, host = torch.randn({rows}, 64, device='cuda'), torch.zeros({rows}, 64)\n"
+    loop = f"    for step in range(10 ** 9):\n        if {read} is None: pass\n        model(x)\n"
+    trace = capture_script(tmp_path, NET + tensors + loop)
+    assert of_last_step(trace, "host_operators") == 0
+    assert of_last_step(trace, "views") == of_last_step(plain, "views")
+
+
 @pytest.mark.parametrize(
     ("pinned", "free", "waits"), [(True, True, False), (True, False, True), (False, True, True), (False, False, True)]
 )

@@ -150,3 +150,66 @@ def test_tensors_of_other_kinds_train(tmp_path: Path, lines: str) -> None:
         """,
     )
     assert trace.origin.steps >= 4
+
+
+FED = """
+    from torch.utils.data import DataLoader, TensorDataset
+    net = nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.zeros(16 * {batches}, 64)), batch_size=16)
+    def train(x):
+        optimizer.zero_grad()
+        net(x.cuda()).sum().backward()
+        optimizer.step()
+"""
+AFTER = """
+    after = torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
+"""
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "    for step in range({count}): train(next(batches)[0])",
+        "    for step in range({count}):\n        (x,) = batches.__next__()\n        train(x)",
+        "    train(*next(batches))\n    for step in range({count} - 1):\n        train(\n            *next(batches))",
+        "    def draw(): return next(batches)[0]\n    for step in range({count}): train(draw())",
+    ],
+)
+@pytest.mark.parametrize(("count", "sees_rest"), [(8, True), (90, False)])
+def test_a_counted_loop_gets_the_batches_it_asks_for(tmp_path: Path, loop: str, count: int, sees_rest: bool) -> None:
+    text = FED.format(batches=100) + "    batches = iter(loader)\n" + loop.format(count=count) + AFTER
+    trace = capture_script(tmp_path, text)
+    assert not trace.origin.warnings
+    assert trace.origin.steps == (8 if sees_rest else 4)
+    assert trace.origin.epoch_steps == 100
+    assert (peak_bytes(trace) >= 64 * MIB) == sees_rest
+
+
+def test_a_counted_loop_that_asks_for_more_batches_than_there_are_fails_as_it_would(tmp_path: Path) -> None:
+    text = FED.format(batches=6) + "    batches = iter(loader)\n    for step in range(50): train(next(batches)[0])\n"
+    trace = capture_script(tmp_path, text)
+    assert any("after 6 steps the program failed" in warning for warning in trace.origin.warnings)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "    for x, in loader: train(x)",
+        "    for step, (x,) in enumerate(loader): train(x)",
+        "    batches = iter(loader)\n    while (batch := next(batches, None)) is not None: train(*batch)",
+        "    batches = iter(loader)\n    while 1:\n        try: x, = next(batches)\n        except: break\n"
+        "        train(x)",
+        "    batches = iter(loader)\n    def draw(): return next(batches)\n    try:\n        while True: train(*draw())\n"
+        "    except StopIteration: pass",
+        "    class Source:\n        batches = iter(loader)\n        def __iter__(self): return self\n"
+        "        def __next__(self): return next(self.batches)\n    for x, in Source(): train(x)",
+        "    def source():\n        yield from loader\n    for x, in source(): train(x)",
+        "    for x, in next(iter([loader])): train(x)",
+    ],
+)
+def test_a_loop_that_notices_the_end_of_the_data_is_ended_early(tmp_path: Path, loop: str) -> None:
+    trace = capture_script(tmp_path, FED.format(batches=10**4) + loop + AFTER)
+    assert not trace.origin.warnings
+    assert trace.origin.steps == 4
+    assert peak_bytes(trace) >= 64 * MIB

@@ -10,10 +10,11 @@ from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_data_path
 
-from tonnage.errors import InvalidFile, UsageError
+from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.estimate.time_model import TimeModel
 
 VARIABLE = "TONNAGE_TIME_MODEL"
@@ -27,9 +28,16 @@ def own_model_path() -> Path:
 
 
 def current_model() -> TimeModel:
-    """The model fitted on this machine, else the one that comes with the package."""
+    """The model that the variable names, or fitted on this machine, else the one that comes with the package."""
     path = own_model_path()
-    return read_model(path) if path.exists() else shipped_model()
+    if path.exists():
+        return read_model(path)
+    if os.environ.get(VARIABLE):
+        raise NotFound(
+            f"there is no time model {path}, which {VARIABLE} names",
+            f"write it with tonnage fit, or unset {VARIABLE}: then the package's own counts",
+        )
+    return shipped_model()
 
 
 @cache
@@ -45,13 +53,21 @@ def read_model(path: Path) -> TimeModel:
 
 
 def load_model(content: bytes, name: str) -> TimeModel:
+    """The model in a file's content; `name` is what errors call it."""
     try:
-        return TimeModel.from_dict(json.loads(gzip.decompress(content)))
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError):
+        return TimeModel.from_dict(_unpacked(content))
+    except ValueError as error:
         raise InvalidFile(
-            f"{name} is not a time model of this version",
+            f"{name} is not a time model of this version: {error}",
             "fit it again: tonnage fit; or remove it, and the package's own counts",
         ) from None
+
+
+def _unpacked(content: bytes) -> Any:
+    try:
+        return json.loads(gzip.decompress(content))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
+        raise ValueError("it is no compressed JSON, or damaged") from None
 
 
 def write_model(model: TimeModel, path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tonnage.cli.bench_data import AsJson, Where
-from tonnage.errors import UsageError
 
 if TYPE_CHECKING:
     from tonnage.benchmark.campaign import Campaign
@@ -33,7 +32,9 @@ class Again(StrEnum):
 
 CampaignName = Annotated[str, typer.Argument(help="default, quick, or a campaign file. Default: default.")]
 DeviceName = Annotated[Device, typer.Option("--device", help="cuda, cpu, or auto: a GPU where there is one.")]
-Budget = Annotated[str | None, typer.Option("--budget", help="Time for measuring, such as 10min; else the campaign's.")]
+Budget = Annotated[
+    str | None, typer.Option("--budget", help="Time for measuring, such as 10min or 2h; else the campaign's.")
+]
 GpuIndex = Annotated[int, typer.Option("--gpu-index", min=0, help="Which GPU, as `tonnage gpus --here` counts them.")]
 AgainWhat = Annotated[Again | None, typer.Option("--again", help="failed: also measure what failed before.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List what would be measured, and measure nothing.")]
@@ -51,8 +52,9 @@ def run_command(
 ) -> int:
     """Measure sample workloads and single layers on this machine; what is in the database already is passed over."""
     from tonnage.benchmark.campaign_file import find_campaign
+    from tonnage.cli.durations import read_duration
 
-    chosen, budget_seconds = find_campaign(campaign), _seconds(budget)
+    chosen, budget_seconds = find_campaign(campaign), read_duration("--budget", budget)
     if dry_run:
         _list_jobs(chosen, as_json)
         return 0
@@ -68,15 +70,6 @@ def run_command(
         report = run_campaign(chosen, opened, settings, watcher=watcher, should_stop=stop)
     _print_json(report) if as_json else _print(report)
     return _exit_code(report)
-
-
-def _seconds(budget: str | None) -> float | None:
-    from tonnage.hardware.quantities import parse_duration
-
-    try:
-        return None if budget is None else parse_duration(budget)
-    except ValueError as error:
-        raise UsageError(f"--budget {error}") from None
 
 
 def _list_jobs(campaign: Campaign, as_json: bool) -> None:

@@ -46,13 +46,13 @@ def fit_command(
 
 
 def _model_in_use() -> TimeModel:
-    """What estimates use; a file that is damaged or of another version is there to be replaced."""
+    """What estimates use; a file that is missing, damaged or of another version is about to be written."""
     from tonnage.benchmark.time_models import current_model, shipped_model
-    from tonnage.errors import InvalidFile
+    from tonnage.errors import InvalidFile, NotFound
 
     try:
         return current_model()
-    except InvalidFile:
+    except (InvalidFile, NotFound):
         return shipped_model()
 
 

@@ -18,7 +18,9 @@ _SHOWN = 5  # alternatives and rejected ones in the table
 def recommend_command(
     program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
-    deadline: Annotated[str, typer.Option(help="The run must end within this time, such as 6h or 90min.")] = "",
+    deadline: Annotated[
+        str | None, typer.Option(help="The run must end within this time, such as 90min, 6h or 2d.")
+    ] = None,
     max_gpus: Annotated[int, typer.Option(help="At most so many GPUs.", min=1)] = 1,
     max_cost: Annotated[float | None, typer.Option(help="The run may cost so many US dollars.")] = None,
     max_energy: Annotated[float | None, typer.Option(help="The run may use so many kilowatt-hours.")] = None,
@@ -39,11 +41,13 @@ def recommend_command(
     The upper bound of the estimate has to keep the promise, not only its best value.
     """
     from tonnage.api import recommend
+    from tonnage.cli.durations import read_duration
     from tonnage.cli.output import progress
 
+    deadline_seconds = read_duration("--deadline", deadline)
     with progress() as say:
         answer = recommend(
-            program, arguments=arguments or (), deadline_seconds=_seconds(deadline), most_gpus=max_gpus,
+            program, arguments=arguments or (), deadline_seconds=deadline_seconds, most_gpus=max_gpus,
             most_usd=max_cost, most_kilowatt_hours=max_energy, total_steps=steps, epochs=epochs, samples=samples,
             gpus=gpu or (), shard=shard, progress=say,
         )  # fmt: skip
@@ -54,18 +58,6 @@ def recommend_command(
     else:
         _print(answer)
     return 0
-
-
-def _seconds(text: str) -> float | None:
-    from tonnage.errors import UsageError
-    from tonnage.hardware.quantities import parse_duration
-
-    if not text:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--deadline {error}") from None
 
 
 def _print(answer: Recommendation) -> None:

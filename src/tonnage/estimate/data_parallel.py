@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tonnage.estimate import collectives
 from tonnage.estimate.collectives import Cost
-from tonnage.estimate.lanes import Lane, Schedule, run
+from tonnage.estimate.lanes import Job, Lane, Schedule, Span, run
 from tonnage.estimate.parallel import Gradient, ParallelOptions, ParallelStep, Sharding, Timeline, Unit
 from tonnage.estimate.topology import Topology
 
@@ -27,17 +27,32 @@ def data_parallel(timeline: Timeline, topology: Topology, options: ParallelOptio
     spans = run(plan.schedule.jobs, options.slowing)
     computing = sum(job.seconds for job in plan.schedule.jobs if job.lane == Lane.GPU)
     step_seconds = max((span.end_seconds for span in spans), default=0.0)
+    slowed = _slowed(plan.schedule.jobs, spans)
+    exposed = max(step_seconds - computing, 0.0)
     passes = timeline.forward_seconds + timeline.backward_seconds
+    single = options.accumulation_steps * passes + timeline.optimizer_seconds
     return ParallelStep(
         topology=topology,
         step_seconds=step_seconds,
-        single_seconds=options.accumulation_steps * passes + timeline.optimizer_seconds,
-        exposed_seconds=max(step_seconds - computing, 0.0),
+        single_seconds=single,
+        exposed_seconds=exposed,
+        waiting_seconds=max(exposed - sum(slowed.values()), 0.0),
+        slowed_seconds=slowed,
+        saved_seconds=timeline.optimizer_seconds - timeline.optimizer_on(plan.optimizer_parts),
         communication_seconds=sum(cost.seconds for cost in plan.costs),
         sent_bytes=sum(cost.sent_bytes for cost in plan.costs),
         spans=spans,
         algorithms=tuple(dict.fromkeys(f"{cost.algorithm} {cost.protocol}" for cost in plan.costs)),
     )
+
+
+def _slowed(jobs: Sequence[Job], spans: Sequence[Span]) -> dict[str, float]:
+    """What the GPU's jobs took longer than they would alone, by phase."""
+    slowed = dict.fromkeys(("forward", "backward", "optimizer"), 0.0)
+    for job, span in zip(jobs, spans, strict=True):
+        if job.lane == Lane.GPU:
+            slowed[job.name] += max(span.end_seconds - span.start_seconds - job.seconds, 0.0)
+    return slowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +82,13 @@ class _Plan:
     def all_gather(self, nbytes: float) -> Cost:
         return collectives.all_gather(nbytes, self.topology, self.options.library)
 
-    def optimizer(self, *after: int) -> int:
+    @property
+    def optimizer_parts(self) -> int:
         """With its state sharded, each GPU updates its part of the parameters: work that memory bounds, so a part of it."""
-        parts = self.topology.ranks if self.options.sharding != Sharding.NONE else 1
-        return self.compute("optimizer", self.timeline.optimizer_seconds / parts, *after)
+        return self.topology.ranks if self.options.sharding != Sharding.NONE else 1
+
+    def optimizer(self, *after: int) -> int:
+        return self.compute("optimizer", self.timeline.optimizer_on(self.optimizer_parts), *after)
 
 
 # -- buckets: DDP, ZeRO-1, ZeRO-2 -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -38,12 +39,15 @@ class Unit:
 class Timeline:
     """One step on one GPU. Gradients stand in the order in which backward makes them, units in that of forward.
 
-    `forward_seconds` is everything before the backward pass that ends the step, earlier micro-batches included.
+    `forward_seconds` is everything before the backward pass that ends the step, earlier micro-batches included, and
+    `optimizer_seconds` everything after it; `update_seconds` is the part of that which a sharded optimizer divides, by
+    default all of it.
     """
 
     forward_seconds: float
     backward_seconds: float
     optimizer_seconds: float
+    update_seconds: float | None = None
     gradients: tuple[Gradient, ...] = ()
     units: tuple[Unit, ...] = ()
 
@@ -54,6 +58,11 @@ class Timeline:
     @property
     def gradient_bytes(self) -> int:
         return sum(gradient.nbytes for gradient in self.gradients)
+
+    def optimizer_on(self, parts: int) -> float:
+        """Seconds after backward where each of so many GPUs updates its part of the parameters."""
+        update = self.optimizer_seconds if self.update_seconds is None else self.update_seconds
+        return self.optimizer_seconds - update + update / parts
 
 
 class Sharding(StrEnum):
@@ -111,13 +120,18 @@ class ParallelOptions:
 class ParallelStep:
     """A step on several GPUs, each with the batch that one GPU had (weak scaling).
 
-    `exposed_seconds` is what the step takes longer than its computing; `sent_bytes` what each GPU sends.
+    `exposed_seconds` is what the step takes longer than its computing: `waiting_seconds`, in which the GPU does nothing,
+    and what collectives slow it down by, which `slowed_seconds` has by phase. `saved_seconds` is what a sharded optimizer
+    takes less. So `step = single + waiting + slowed - saved`. `sent_bytes` is what each GPU sends.
     """
 
     topology: Topology
     step_seconds: float
     single_seconds: float
     exposed_seconds: float
+    waiting_seconds: float
+    slowed_seconds: Mapping[str, float]
+    saved_seconds: float
     communication_seconds: float
     sent_bytes: float
     spans: tuple[Span, ...]

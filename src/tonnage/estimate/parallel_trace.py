@@ -70,15 +70,18 @@ class StepShape:
         backward = np.flatnonzero(phases == Phase.BACKWARD)
         begin = float(ends[first - 1]) if first else 0.0
         end = float(ends[backward[-1]])
+        seconds = np.diff(ends, prepend=0.0)
+        updates = (phases == Phase.OPTIMIZER) & (np.arange(len(phases)) > backward[-1])
         return Timeline(
             forward_seconds=begin,
             backward_seconds=end - begin,
             optimizer_seconds=float(ends[-1]) - end,
+            update_seconds=float(seconds[updates].sum()),
             gradients=tuple(
                 Gradient(ready_seconds=float(ends[g.call - self.first_call]) - begin, nbytes=g.nbytes, module=g.module)
                 for g in self.gradients
             ),
-            units=self._timed_units(np.diff(ends, prepend=0.0), first),
+            units=self._timed_units(seconds, first),
         )
 
     def _timed_units(self, seconds: npt.NDArray[np.float64], first_backward: int) -> tuple[Unit, ...]:

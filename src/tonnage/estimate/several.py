@@ -98,19 +98,46 @@ def _shifted(interval: Interval, more: float) -> Interval:
     return Interval(*(max(round(value + more), 0) for value in (interval.value, interval.low, interval.high)))
 
 
-def _several(time: TimeEstimate, count: int, step: ParallelStep | None) -> TimeEstimate:
-    """The step of one GPU, and what waiting for the others adds; all GPUs draw power, each does its part of an epoch."""
-    slower = step.step_seconds / step.single_seconds if step and step.single_seconds else 1.0
-    longer = times_of(time.step_seconds, slower)
+def _several(alone: TimeEstimate, count: int, step: ParallelStep | None) -> TimeEstimate:
+    """The step of one GPU, and what the others add to it; all GPUs draw power, each does its part of an epoch."""
+    before = alone.step_seconds.value
+    time = _with_others(alone, step, before / step.single_seconds) if step and step.single_seconds else alone
+    slower = (before + _parts(time) - _parts(alone)) / before if before else 1.0
     waits_for_network = step is not None and step.exposed_seconds > 0.5 * step.step_seconds
     return replace(
         time,
         bound_by="network" if waits_for_network else time.bound_by,
-        step_seconds=longer,
+        step_seconds=times_of(time.step_seconds, slower),
         power_watts=times_of(time.power_watts, count * (1 + (1 / slower - 1) * 0.5)),
         energy_joules_step=times_of(time.energy_joules_step, count * (1 + (slower - 1) * 0.5)),
         utilisation=time.utilisation / slower,
-        network_seconds=step.exposed_seconds if step else 0.0,
         epoch_seconds=times_of(time.epoch_seconds, slower / count) if time.epoch_seconds else None,
         cost_usd_hour=times_of(time.cost_usd_hour, count) if time.cost_usd_hour else None,
     )
+
+
+def _with_others(alone: TimeEstimate, step: ParallelStep, scale: float) -> TimeEstimate:
+    """Phases last longer while collectives slow them down, and of a sharded optimizer each GPU has its part. `scale` is
+    needed because the step that is shared out may be another of the Trace than those that one GPU was timed with."""
+    slowed = {name: seconds * scale for name, seconds in step.slowed_seconds.items()}
+    saved = min(step.saved_seconds * scale, alone.optimizer_seconds.value)
+    return replace(
+        alone,
+        forward_seconds=_longer(alone.forward_seconds, slowed["forward"]),
+        backward_seconds=_longer(alone.backward_seconds, slowed["backward"]),
+        optimizer_seconds=_longer(alone.optimizer_seconds, slowed["optimizer"] - saved),
+        network_seconds=step.waiting_seconds * scale,
+    )
+
+
+def _parts(time: TimeEstimate) -> float:
+    """What another GPU can change of a step."""
+    phases = (time.forward_seconds, time.backward_seconds, time.optimizer_seconds)
+    return sum(phase.value for phase in phases) + time.network_seconds
+
+
+def _longer(interval: Interval, more: float) -> Interval:
+    """Bounds stay in proportion; those of a phase that takes no time alone are not known."""
+    if not interval.value:
+        return Interval(more, more, more)
+    return times_of(interval, (interval.value + more) / interval.value)

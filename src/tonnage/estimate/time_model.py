@@ -13,6 +13,8 @@ from tonnage.estimate.estimate import Interval
 from tonnage.estimate.host_time import HostModel
 from tonnage.estimate.kernels.constants import Constants
 from tonnage.estimate.kernels.model import KernelModel
+from tonnage.estimate.kernels.table import ARITHMETICS
+from tonnage.estimate.plain import checked
 
 VERSION = 1
 # Bounds for a quantity that nobody has measured often enough: a factor of three either way.
@@ -62,19 +64,42 @@ class TimeModel:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> TimeModel:
-        """Raises ValueError, TypeError or LookupError where it is no such model."""
-        if plain.get("format") != "tonnage-time-model" or plain.get("version") != VERSION:
-            raise ValueError("it is not a time model of this version")
-        return cls(
+        """Raises ValueError, with what is wrong in it, where it is no such model."""
+        if not isinstance(plain, Mapping) or plain.get("format") != "tonnage-time-model":
+            raise ValueError("it does not say that it is one")
+        if plain.get("version") != VERSION:
+            raise ValueError(f"its version is {plain.get('version')!r:.40}, not {VERSION}")
+        missing = sorted(TimeModel.__dataclass_fields__.keys() - plain.keys())
+        if missing:
+            raise ValueError(f"{missing[0]} is missing")
+        model = cls(
             kernels=KernelModel.from_dict(plain["kernels"]),
-            host=HostModel(**plain["host"]),
-            copies=CopyModel(**{name: _frozen(value) for name, value in plain["copies"].items()}),
-            energy=EnergyModel(**{name: _frozen(value) for name, value in plain["energy"].items()}),
-            spreads=Spreads(**plain["spreads"]),
-            measured=plain["measured"],
-            fitted=plain["fitted"],
+            host=checked(plain["host"], HostModel, "host"),
+            copies=checked(plain["copies"], CopyModel, "copies"),
+            energy=checked(plain["energy"], EnergyModel, "energy"),
+            spreads=checked(plain["spreads"], Spreads, "spreads"),
+            measured=checked(plain["measured"], Mapping[str, Mapping[str, float]], "measured"),
+            fitted=checked(plain["fitted"], Mapping[str, Any], "fitted"),
         )
+        model._check()
+        return model
+
+    def _check(self) -> None:
+        """Numbers by which others are divided, and tables that are looked up."""
+        makes_sense = {
+            "host.speed": self.host.speed > 0,
+            "copies.link_share": self.copies.link_share > 0,
+            "copies.pageable_h2d": _is_table(self.copies.pageable_h2d),
+            "copies.pageable_d2h": _is_table(self.copies.pageable_d2h),
+            "energy.picojoules_operation": len(self.energy.picojoules_operation) >= len(ARITHMETICS),
+            "spreads.coverage": 0 < self.spreads.coverage < 1,
+        }
+        for name, is_so in makes_sense.items():
+            if not is_so:
+                raise ValueError(f"{name} makes no sense")
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _is_table(steps: tuple[tuple[float, float], ...]) -> bool:
+    """Sizes that grow, each with a rate."""
+    sizes = [size for size, _ in steps]
+    return len(steps) > 0 and sizes == sorted(set(sizes)) and min(min(step) for step in steps) > 0

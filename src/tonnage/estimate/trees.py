@@ -54,27 +54,52 @@ class Trees:
         }
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Trees:
+    def from_dict(cls, plain: Mapping[str, Any], feature_count: int) -> Trees:
+        """Raises ValueError where these are no trees over rows with so many features."""
+        depth = plain.get("depth")
         trees = cls(
-            np.array(plain["roots"], dtype=np.int32),
-            np.array(plain["feature"], dtype=np.int16),
-            np.array(plain["threshold"], dtype=np.float64),
-            np.array(plain["left"], dtype=np.int32),
-            np.array(plain["right"], dtype=np.int32),
-            np.array(plain["value"], dtype=np.float64),
-            int(plain["depth"]),
+            _column(plain, "roots", "iu").astype(np.int32),
+            _column(plain, "feature", "iu").astype(np.int16),
+            _column(plain, "threshold", "iuf").astype(np.float64),
+            _column(plain, "left", "iu").astype(np.int32),
+            _column(plain, "right", "iu").astype(np.int32),
+            _column(plain, "value", "iuf").astype(np.float64),
+            depth if isinstance(depth, int) else -1,
         )
-        trees._check()
+        trees._check(feature_count)
         return trees
 
-    def _check(self) -> None:
+    def _check(self, feature_count: int) -> None:
         nodes = len(self.value)
         columns = (self.feature, self.threshold, self.left, self.right)
         if any(len(column) != nodes for column in columns):
             raise ValueError("columns of the trees differ in length")
-        for pointer in (self.roots, self.left, self.right):
-            if len(pointer) and not 0 <= int(pointer.min()) <= int(pointer.max()) < nodes:
-                raise ValueError("a node points nowhere")
+        for pointer, limit in (
+            (self.roots, nodes),
+            (self.left, nodes),
+            (self.right, nodes),
+            (self.feature, feature_count),
+        ):
+            if len(pointer) and not 0 <= int(pointer.min()) <= int(pointer.max()) < limit:
+                raise ValueError("a node of the trees points nowhere")
+        if not 0 <= self.depth <= nodes:
+            raise ValueError("the depth of the trees makes no sense")
+        if not np.isfinite(self.value).all():
+            raise ValueError("values of the trees are not all numbers")
+
+
+def _column(plain: Mapping[str, Any], name: str, kinds: str) -> npt.NDArray[Any]:
+    """A list of numbers; numpy alone would also take text for them, and cut off fractions."""
+    column = np.array(plain.get(name))
+    if column.ndim != 1 or (len(column) and column.dtype.kind not in kinds):
+        raise ValueError(f"{name} of the trees must be a list of numbers")
+    if (
+        len(column)
+        and "f" not in kinds
+        and int(np.abs(column).max()) > np.iinfo(np.int16 if name == "feature" else np.int32).max
+    ):
+        raise ValueError(f"{name} of the trees has numbers that are too large")
+    return column
 
 
 def join(nested: Sequence[Mapping[str, Any]]) -> Trees:

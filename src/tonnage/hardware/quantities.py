@@ -1,17 +1,24 @@
 """Sizes, rates and times as people write them in files: `2 TiB`, `400 Gbit/s`, `2 us`. The unit is always asked for."""
 
+import math
 import re
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _PREFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_DURATIONS = {"s": 1, "min": 60, "h": 3600}
+_DURATIONS = {
+    1: ("s", "second", "seconds"),
+    60: ("min", "minute", "minutes"),
+    3600: ("h", "hour", "hours"),
+    86400: ("d", "day", "days"),
+}
+_DURATION_FACTORS = {name: factor for factor, names in _DURATIONS.items() for name in names}
+_DURATION_PART = re.compile(rf"({_NUMBER}) ?([a-z]+) ?")
 
 BYTES_PATTERN = rf"^{_NUMBER} ?([KMGT]i?)?B$"
 RATE_PATTERN = rf"^{_NUMBER} ?([KMGT]bit/s|[KMGT]i?B/s)$"
 SECONDS_PATTERN = rf"^{_NUMBER} ?(ns|us|ms|s)$"
-DURATION_PATTERN = rf"^{_NUMBER} ?(s|min|h)$"
 
 
 def parse_bytes(text: object) -> int:
@@ -35,9 +42,16 @@ def parse_seconds(text: object) -> float:
 
 
 def parse_duration(text: object) -> float:
-    """`10 min` as seconds: for times that people wait."""
-    number, unit = _split(text, DURATION_PATTERN, "a time with its unit, such as 90 s, 10 min or 1.5 h")
-    return number * _DURATIONS[unit]
+    """`10 min`, `1.5 days` or `1d 6h` as seconds: for times that people wait."""
+    parts = _DURATION_PART.findall(text) if isinstance(text, str) else []
+    factors = [_DURATION_FACTORS.get(unit, 0) for _, unit in parts]
+    is_whole = isinstance(text, str) and _DURATION_PART.sub("", text) == "" and not text.endswith(" ")
+    if not parts or not is_whole or 0 in factors or len(set(factors)) < len(factors):
+        raise ValueError(f"must be a time with its unit, such as 90 s, 10 min, 1.5 h or 1d 6h, not {text!r:.40}")
+    seconds = sum(float(number) * factor for (number, _), factor in zip(parts, factors, strict=True))
+    if not math.isfinite(seconds):
+        raise ValueError("must be a time that ends")
+    return seconds
 
 
 def _split(text: object, pattern: str, wanted: str) -> tuple[float, str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from tonnage.estimate.kernels.constants import Constants, KindConstants
-from tonnage.estimate.kernels.features import features
+from tonnage.estimate.kernels.features import FEATURES, features
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.roofline import seconds
 from tonnage.estimate.kernels.table import Floats, WorkTable
 from tonnage.estimate.kernels.work import KINDS
+from tonnage.estimate.plain import checked
 from tonnage.estimate.trees import Trees
 from tonnage.hardware import Gpu
 
@@ -90,18 +92,37 @@ class KernelModel:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> KernelModel:
+        """Raises ValueError, with what is wrong in it, where it is no such model."""
+        parts = checked(plain, _Plain, "kernels")
         constants = Constants(
-            kinds={kind: KindConstants(**values) for kind, values in plain["kinds"].items()},
-            names=plain["names"],
-            resident=plain["resident"],
+            kinds=parts.kinds,
+            names=checked(parts.names, Mapping[str, float], "kernels.names", least=-inf),  # logarithms
+            resident=parts.resident,
         )
         constants.check()
         residuals = tuple(
             Residual(
-                gpu=entry["gpu"],
-                architecture=entry["architecture"],
-                trees={group: Trees.from_dict(trees) for group, trees in entry["trees"].items()},
+                gpu=entry.gpu,
+                architecture=entry.architecture,
+                trees={group: Trees.from_dict(trees, len(FEATURES)) for group, trees in entry.trees.items()},
             )
-            for entry in plain["residuals"]
+            for entry in parts.residuals
         )
         return cls(constants=constants, residuals=residuals)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainResidual:
+    gpu: str
+    architecture: str
+    trees: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A kernel model in a file."""
+
+    kinds: Mapping[str, KindConstants]
+    names: Mapping[str, Any]
+    resident: float
+    residuals: tuple[_PlainResidual, ...]

@@ -89,20 +89,28 @@ class DeviceMode(TorchFunctionMode):
     def is_virtual(self, tensor: Any) -> bool:
         return isinstance(tensor, torch.Tensor) and self.operators.is_virtual(tensor)
 
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Are the values of a tensor on the virtual GPU known?"""
+        with self.operators.recorder.aside():
+            return self.operators.twins.value(tensor) is not None
+
     def to_host(self, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
         """A copy on the host: the known values, or zeros."""
         self.operators.note_read(tensor)
-        result = _ToHost.apply(tensor, self.operators.twins.value(tensor))
+        with self.operators.recorder.aside():  # the copy itself has been noted
+            result = _ToHost.apply(tensor, self.operators.twins.value(tensor))
         return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return, no-untyped-call]
 
     def scalar(self, tensor: torch.Tensor) -> Any:
         self.operators.note_read(tensor)
         twins = self.operators.twins
-        known = twins.value(tensor)
-        if known is not None:
+        with self.operators.recorder.aside():
+            known = twins.value(tensor)
+            number = None if known is None else known.item()
+        if number is not None:
             if twins.basis(tensor) is Basis.BOUND:
                 self.operators.recorder.warn(FULL_MASK)
-            return known.item()
+            return number
         if tensor.numel() != 1:
             raise RuntimeError(f"a Tensor with {tensor.numel()} elements cannot be converted to Scalar")
         return True if tensor.dtype == torch.bool else Unknown(1.0)
@@ -227,7 +235,9 @@ def _cpu(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any
 def _copy(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     target, source = args[0], args[1] if len(args) > 1 else kwargs["src"]
     if not mode.is_virtual(target) and mode.is_virtual(source):
-        return func(target, mode.to_host(source))
+        values = mode.to_host(source)
+        with mode.operators.recorder.aside():
+            return func(target, values)
     return func(*args, **kwargs)
 
 

@@ -37,7 +37,7 @@ def passing(frame: FrameType) -> bool | None:
 
 def repeats(frame: FrameType) -> bool:
     """Is the frame at the condition of a `while` loop?"""
-    loops = (node.test for node in ast.walk(_parsed(frame.f_code.co_filename)) if isinstance(node, ast.While))
+    loops = (node.test for node in ast.walk(parsed(frame.f_code.co_filename)) if isinstance(node, ast.While))
     return any(test.lineno <= frame.f_lineno <= (test.end_lineno or test.lineno) for test in loops)
 
 
@@ -51,7 +51,8 @@ def chooses_number(frame: FrameType) -> bool:
 
 
 @cache
-def _parsed(filename: str) -> ast.AST:
+def parsed(filename: str) -> ast.AST:
+    """A file's source as a tree; an empty one where there is none."""
     try:
         return ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
@@ -61,7 +62,7 @@ def _parsed(filename: str) -> ast.AST:
 @cache
 def _checks(filename: str) -> tuple[tuple[int, int, bool], ...]:
     """First line, last line and passing outcome of the condition of every check in a file."""
-    return tuple(_conditions(_parsed(filename)))
+    return tuple(_conditions(parsed(filename)))
 
 
 def _conditions(tree: ast.AST) -> Iterator[tuple[int, int, bool]]:

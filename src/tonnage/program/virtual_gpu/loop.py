@@ -3,8 +3,8 @@
 A turn of a training loop ends when the last of its optimizers has stepped, or, in programs that update their weights by
 hand, when the next forward begins. A turn of an inference loop is one call of the model from outside any module; where
 several modules take turns (a model, then its loss), it is the first of them that counts. A data loader that feeds such a
-loop ends early once enough has been seen, so that what follows the loop (evaluation, saving) is met as well; without one
-the program is stopped on the spot.
+loop ends early once enough has been seen, so that what follows the loop (evaluation, saving) is met as well; without one,
+or where nobody expects its end, the program is stopped a little later.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tonnage.program.trace import Category
+from tonnage.program.virtual_gpu.callers import asker
+from tonnage.program.virtual_gpu.endings import is_noticed
 from tonnage.program.virtual_gpu.modules import ModuleStack
 from tonnage.program.virtual_gpu.operators import OperatorMode
 from tonnage.units import MIB
@@ -314,21 +316,29 @@ class Allowance:
         self._forwards = loop.forwards
         self._backwards = loop.backwards
         self._given = 0
+        self._may_end = True  # would the program take an early end for the end of the data?
         self._kept_bytes = 0
         self._patience_until = time.monotonic() + _PATIENCE_SECONDS
 
     @property
     def drives_loop(self) -> bool:
+        """Does the loop end when this does?"""
+        return self._may_end and self._feeds_model
+
+    @property
+    def _feeds_model(self) -> bool:
         """Did the model run on what was given?"""
         return self._given > 0 and self._loop.forwards > self._forwards
 
     def take(self) -> None:
-        """Called before each batch; raises StopIteration when the loop has been seen."""
+        """Called before each batch; raises StopIteration when the loop has been seen. A program that does not expect it
+        gets its batches: its loop ends in another way."""
         loop = self._loop
+        self._may_end = is_noticed(asker())
         trains = loop.backwards > self._backwards
         seen = loop.enough if trains or not loop.training else loop.forwards - self._forwards >= loop.wanted
         grows, self._kept_bytes = loop.recorder.allocated_bytes > self._kept_bytes, loop.recorder.allocated_bytes
-        if self.drives_loop and (trains or not loop.training):
+        if self._feeds_model and (trains or not loop.training):
             loop.epoch_steps = self._length
         if seen and self.drives_loop and (trains or not grows or time.monotonic() > self._patience_until):
             if grows and not trains:

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from tonnage.program.trace import D2H, H2D, Category, Operator, Phase
-from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, stand_in
+from tonnage.program.virtual_gpu import accumulation, composites, distributed, host, rules, sparse, stand_in
 from tonnage.program.virtual_gpu.arguments import Call, parts_of, tensors_in
 from tonnage.program.virtual_gpu.describe import call_key, describe_call, describe_tensor
 from tonnage.program.virtual_gpu.learning import learn_results, learn_update
@@ -39,7 +39,11 @@ _MIXES_DEVICES = (
 # CUDA kernels that allocate their results from the last to the first; the order decides how the cache fragments.
 _LAST_OUTPUT_FIRST = {"aten::native_dropout"}
 _FILLED_IN_PLACE = {"aten::scatter", "aten::scatter_add", "aten::index_put", "aten::index_add", "aten::index_copy"}
-_VIEWS_BY_NAME = {"aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_"}
+# Launch nothing and allocate nothing, although their schemas do not say so.
+_VIEWS_BY_NAME = {
+    "aten::_unsafe_view", "aten::_reshape_alias", "aten::lift_fresh", "aten::lift", "aten::detach_",
+    "aten::_sparse_coo_tensor_with_dims_and_tensors", "aten::is_coalesced",
+}  # fmt: skip
 
 
 class _Storage(weakref.ref):  # type: ignore[type-arg]
@@ -63,6 +67,7 @@ class _Info:
         "name",
         "rule",
         "skips_kernel",
+        "sparse_rule",
         "splits",
         "strict_devices",
         "view",
@@ -84,6 +89,7 @@ class _Info:
         self.fills_in_place = schema.name in _FILLED_IN_PLACE
         self.rule: Callable[..., Any] | None = rules.find(func)
         self.splits = rules.splits(func)
+        self.sparse_rule = sparse.find(func)
 
 
 class OperatorMode(TorchDispatchMode):
@@ -138,6 +144,17 @@ class OperatorMode(TorchDispatchMode):
         block = None if tensor is None else self.block_of(tensor)
         if block is not None:
             self.recorder.tag(block, category)
+        if tensor is not None and block is not None and tensor.layout is not torch.strided:
+            self._tag_places(tensor, category)
+
+    def _tag_places(self, tensor: torch.Tensor, category: Category) -> None:
+        """Where the values of a sparse tensor belong. The places may be those of a batch, which stay what they are."""
+        with torch._C.DisableTorchFunction():
+            places = parts_of(tensor)[:-1]
+        for part in places:
+            block = self.block_of(part)
+            if block is not None and self.recorder.block_tag[block] == UNTAGGED:
+                self.recorder.tag(block, category)
 
     @property
     def phase(self) -> Phase:
@@ -156,11 +173,13 @@ class OperatorMode(TorchDispatchMode):
             return self._dispatch(func, args, kwargs or {})
 
     def _dispatch(self, func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        info = self._info(func)
+        if info.sparse_rule is not None and sparse.concerns(args):
+            return info.sparse_rule(self, args, kwargs)
         if func is accumulation.add and self._accumulation.applies(args):
             func = accumulation.add_in_place
             self._account(self._info(func), func, args, kwargs, list(args), args[0])
             return args[0]
-        info = self._info(func)
         if info.fills_in_place and self._fills_fresh_block(args):
             self._account(info, func, args, kwargs, list(tensors_in(args, kwargs)), None)
             return args[0]

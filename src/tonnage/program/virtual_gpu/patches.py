@@ -418,11 +418,8 @@ class _Limited:
 
     def __next__(self) -> Any:
         self._allowance.take()
-        self._recorder.is_loading = True
-        try:
+        with self._recorder.aside():
             batch = next(self._iterator)
-        finally:
-            self._recorder.is_loading = False
         self._pin(batch)
         return batch
 

@@ -45,7 +45,7 @@ def _bool(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str, An
 def _truth(mode: DeviceMode, tensor: torch.Tensor) -> bool:
     """The outcome of a condition: known, that of a check that passes, that of a full mask, or refused."""
     twins = mode.operators.twins
-    basis, is_known = twins.basis(tensor), twins.value(tensor) is not None
+    basis, is_known = twins.basis(tensor), mode.knows(tensor)
     inside = mode.operators.modules.depth > 0
     if is_known and basis is Basis.FACT:
         return bool(mode.scalar(tensor))
@@ -79,7 +79,9 @@ def _host_data(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[st
             "can't convert cuda:0 device type tensor to numpy. "
             "Use Tensor.cpu() to copy the tensor to host memory first."
         )
-    return func(mode.to_host(tensor.detach()), *rest, **kwargs)
+    with mode.operators.recorder.aside():
+        detached = tensor.detach()
+    return func(mode.to_host(detached), *rest, **kwargs)
 
 
 @handles(torch.Tensor.__repr__, torch.Tensor.__str__, torch.Tensor.__format__)
@@ -98,10 +100,11 @@ def _compare(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: dict[str,
     if not mode.is_virtual(args[0]) and not mode.is_virtual(args[1]):
         return bool(func(*args, **kwargs))
     mode.operators.note_read(args[0])
-    left, right = (mode.operators.twins.value(t) if mode.is_virtual(t) else t for t in args[:2])
-    if left is None or right is None:
-        return passing(caller()) or False
-    return bool(func(left, right, *args[2:], **kwargs))
+    with mode.operators.recorder.aside():
+        left, right = (mode.operators.twins.value(t) if mode.is_virtual(t) else t for t in args[:2])
+        if left is None or right is None:
+            return passing(caller()) or False
+        return bool(func(left, right, *args[2:], **kwargs))
 
 
 _TENSOR: Any = torch._C.TensorBase
@@ -148,10 +151,11 @@ def _compare_numbers(mode: DeviceMode, func: Any, args: Sequence[Any], kwargs: d
         return result
     if torch._C._functorch.is_functorch_wrapped_tensor(result):  # inside `vmap` there are no branches
         return result
-    if twins.value(result) is None:
-        sides = [_plausible(mode, side) for side in (*args, *kwargs.values())]
-        basis = Basis.BOUND if inside else Basis.FACT
-        twins.learn(result, torch.as_tensor(func(*sides)).reshape(result.shape), basis)
+    if not mode.knows(result):
+        with mode.operators.recorder.aside():
+            sides = [_plausible(mode, side) for side in (*args, *kwargs.values())]
+            basis = Basis.BOUND if inside else Basis.FACT
+            twins.learn(result, torch.as_tensor(func(*sides)).reshape(result.shape), basis)
     return result
 
 

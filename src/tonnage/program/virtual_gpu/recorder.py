@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -35,7 +36,7 @@ class Recorder:
         self.call_host_operators = array("i")
         self.call_host_bytes = array("q")
         self.call_host_random = array("q")
-        self.is_loading = False  # a data loader works: in a real run elsewhere, or ahead of time
+        self._is_aside = False
         self._forget_host()
         self.operators: list[Operator] = []
         self.modules: list[str] = [""]
@@ -88,14 +89,24 @@ class Recorder:
 
     # -- what the host does between calls -------------------------------------------------------------------------------
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Not the program's own work: a data loader's, which a real run does elsewhere or ahead of time, and ours, when
+        we look up values that a real run would have on the GPU."""
+        before, self._is_aside = self._is_aside, True
+        try:
+            yield
+        finally:
+            self._is_aside = before
+
     def view(self) -> None:
-        self._views += not self.is_loading
+        self._views += not self._is_aside
 
     def enter(self) -> None:
         self._entered += 1
 
     def host_operator(self, nbytes: int, random_numbers: int) -> None:
-        if not self.is_loading:
+        if not self._is_aside:
             self._host_operators += 1
             self._host_bytes += nbytes
             self._host_random += random_numbers
