@@ -1,0 +1,1 @@
+"""Where things run: `local`, `podman`, `docker`, `kubernetes`, and whatever is registered beside them."""

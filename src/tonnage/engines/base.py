@@ -1,0 +1,123 @@
+"""What every engine takes and does.
+
+`plan` is pure and renders what would be submitted; only `submit`, `state` and `cancel` touch the world. `cancel` may be
+repeated. Anything more is an optional capability, asked for with isinstance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, NewType, Protocol, runtime_checkable
+
+JobId = NewType("JobId", str)
+
+
+class JobState(StrEnum):
+    """The same everywhere; foreign states are mapped by one table in each engine."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a job gets, and no more."""
+
+    cpu_cores: float = 1.0
+    memory_bytes: int = 1 << 30
+    pids: int = 4096
+    gpu_count: int = 0
+    gpu: str = ""  # as the catalogue names it; "" for any
+    numa_node: int | None = None  # cores and memory of this one alone
+    shared_memory_bytes: int | None = None  # for data loaders' workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A folder of the host inside the job."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One command with its resources. `image` is a reference, with its digest where it is known; local jobs have none."""
+
+    name: str
+    command: tuple[str, ...]
+    image: str = ""
+    resources: Resources = field(default_factory=Resources)
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()  # of the host on loopback, of the job
+    workdir: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    node_labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # that a node must have
+    replicas: int = 0  # 0: a job that ends; else a service with so many instances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What would be submitted, as text that people can read."""
+
+    engine: str
+    name: str
+    text: str  # a shell command, a Containerfile with its command, YAML
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Nothing that all engines share; each has its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """How a job is. `reason` is one sentence where there is something to say, such as that it was killed for memory."""
+
+    state: JobState
+    exit_code: int | None = None
+    reason: str = ""
+    started_at: float | None = None  # seconds since the epoch
+    ended_at: float | None = None
+
+
+class Engine(Protocol):
+    """A place where jobs run."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[EngineOptions]]
+
+    def plan(self, job: Job, options: EngineOptions) -> Manifest: ...
+
+    def submit(self, manifest: Manifest) -> JobId: ...
+
+    def state(self, job_id: JobId) -> JobStatus: ...
+
+    def cancel(self, job_id: JobId) -> None: ...
+
+
+@runtime_checkable
+class StreamsLogs(Protocol):
+    """An engine that shows what a job prints."""
+
+    def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]: ...
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """An engine that knows its jobs."""
+
+    def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]: ...
