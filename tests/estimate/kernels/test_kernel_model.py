@@ -14,7 +14,6 @@ from tonnage.estimate.kernels.model import MOST_CORRECTION, KernelModel, Residua
 from tonnage.estimate.trees import join
 from tonnage.hardware import find_gpu
 
-
 T4 = find_gpu("T4")
 
 
@@ -67,7 +66,7 @@ def test_a_model_of_other_constants_is_refused() -> None:
     plain = model().as_dict()
     plain["kinds"]["softmax"]["magic"] = 1.0
 
-    with pytest.raises(ValueError, match="softmax.magic is unknown"):
+    with pytest.raises(ValueError, match=r"softmax\.magic is unknown"):
         KernelModel.from_dict(plain)
 
 
