@@ -130,7 +130,15 @@ def test_few_rows_are_too_few(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("own")
 def test_few_kernels_are_too_few(tmp_path: Path) -> None:
     raised = error("--database", make_database(tmp_path / "few.db", 25))
-    assert "a kernel model needs at least 200" in raised.message
+    assert raised.message.startswith("125 kernels were measured, 100 without every fifth measurement")
+    assert "at least 200" in raised.message
+
+
+def test_a_place_that_cannot_be_written_is_refused_at_once(database: Path, own: Path, tmp_path: Path) -> None:
+    raised = error("--database", database, "--output", tmp_path)
+    assert isinstance(raised, UsageError)
+    assert f"the time model cannot be written to {tmp_path}: it is a folder" in raised.message
+    assert not own.exists()
 
 
 # -- what it prints -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tonnage.benchmark.fitting import fit_parts, operator_seconds
 from tonnage.benchmark.kernel_samples import Sample
 from tonnage.benchmark.scores import Outcome
 from tonnage.benchmark.step_samples import StepSample
+from tonnage.errors import TonnageError
 from tonnage.estimate.kernels.table import Floats
 from tonnage.estimate.model import Prediction
 from tonnage.estimate.step_time import time_step
@@ -77,7 +78,15 @@ def folds_of(rows: FitRows) -> tuple[Fold, ...]:
     )
     if len(families) >= 2 and enough:
         return tuple(Fold(family=family) for family in sorted(families))
-    return (Fold(keys=frozenset(rows.keys[::HELD_BACK])),)
+    fold = Fold(keys=frozenset(rows.keys[::HELD_BACK]))
+    left = sum(not fold.holds(sample.family, sample.key) for sample in rows.all_kernels)
+    if left < fit_kernels.LEAST_SAMPLES:
+        raise TonnageError(
+            f"{len(rows.all_kernels)} kernels were measured, {left} without every fifth measurement, which judges; "
+            f"a fit needs at least {fit_kernels.LEAST_SAMPLES} of those",
+            "measure more: tonnage bench run",
+        )
+    return (fold,)
 
 
 def cross_validate(

@@ -32,11 +32,12 @@ def fit_command(
     Measure first: tonnage bench run
     """
     from tonnage.benchmark.refit import refit
-    from tonnage.benchmark.time_models import own_model_path, write_model
+    from tonnage.benchmark.time_models import own_model_path, require_place, write_model
     from tonnage.cli.output import progress
     from tonnage.store.database import open_database
 
     path = output or own_model_path()
+    require_place(path)
     with progress() as say, open_database(database, create=False) as opened:
         verdict, model = refit(
             opened, _model_in_use(), lambda verdict: verdict.is_better or force or output is not None, say
