@@ -59,6 +59,12 @@ def test_a_gpu_that_the_user_has_measured_is_the_users_own(tmp_path: Path, monke
     assert rows_of(make_database(tmp_path / "own.db", 20)).shipped == []
 
 
+def test_a_gpu_may_be_called_as_its_driver_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "shipped_database", None)  # must not be opened
+    rows = rows_of(make_database(tmp_path / "own.db", 20, Environment(device="cuda", gpu="NVIDIA H200")))
+    assert (rows.gpus, rows.steps[0].gpu.name) == (("H200",), "H200")
+
+
 def test_the_rows_of_the_package_are_of_the_gpus_that_it_names() -> None:
     with gzip.open(shipped.ROWS / "environments.csv.gz", "rt") as file:
         assert {row["gpu"] for row in csv.DictReader(file)} == set(shipped.GPUS)

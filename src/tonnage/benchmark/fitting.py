@@ -74,8 +74,10 @@ def fit_parts(
 
 
 def read_kernels(database: Database) -> list[Sample]:
-    """Samples of GPUs that the catalogue knows."""
-    return [sample for sample in database_samples(database) if is_known(sample.gpu)]
+    """Samples of GPUs that the catalogue knows, under the names that it has for them."""
+    return [
+        replace(sample, gpu=find_gpu(sample.gpu).name) for sample in database_samples(database) if is_known(sample.gpu)
+    ]
 
 
 def read_steps(database: Database) -> list[StepSample]:

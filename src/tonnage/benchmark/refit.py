@@ -17,6 +17,7 @@ from tonnage.benchmark.seen import Seen
 from tonnage.benchmark.time_models import shipped_model
 from tonnage.benchmark.verdict import Verdict, give_verdict
 from tonnage.estimate.time_model import Spreads, TimeModel
+from tonnage.hardware import find_gpu
 from tonnage.store.database import Database
 
 Progress = Callable[[str], None]
@@ -72,7 +73,7 @@ def _left_out(rows: FitRows, say: Progress) -> Mapping[str, KindError]:
 
 def _measured(database: Database, current: TimeModel) -> dict[str, dict[str, float]]:
     """Seconds of operators that were measured, added to those that the model in use knows."""
-    own = {gpu: known for gpu, known in measured_operators(database).items() if is_known(gpu)}
+    own = {find_gpu(gpu).name: known for gpu, known in measured_operators(database).items() if is_known(gpu)}
     return {gpu: {**current.measured.get(gpu, {}), **own.get(gpu, {})} for gpu in sorted({*current.measured, *own})}
 
 
