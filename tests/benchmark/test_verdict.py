@@ -102,6 +102,12 @@ def test_both_models_are_judged_on_the_same_steps(validation: CrossValidation) -
     assert found.old[KERNELS] < 0.03
 
 
+def test_one_long_step_does_not_decide_about_kernels(validation: CrossValidation) -> None:
+    first = validation.steps[0].step.name
+    longer = [replace(s, seconds=1e6 * s.seconds) if s.key == first else s for s in validation.kernels]
+    assert judge(replace(validation, kernels=tuple(longer)), TRUTH).old[KERNELS] < 0.03
+
+
 def test_steps_that_the_old_model_has_seen_do_not_judge(validation: CrossValidation) -> None:
     found = judge(validation, replace(TRUTH, fitted=having_seen(validation, 10)))
     assert (found.steps, found.seen) == (20, 0)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from tonnage.benchmark.cross_validation import CrossValidation, HeldStep, outcomes_of
-from tonnage.benchmark.fit_kernels import KindError, error_of_all, errors_by_kind, predict_samples
+from tonnage.benchmark.fit_kernels import KindError, errors_by_kind, predict_samples
 from tonnage.benchmark.fit_rows import FitRows
 from tonnage.benchmark.fit_spreads import QUANTITIES, estimated_quantities
+from tonnage.benchmark.kernel_samples import Sample
 from tonnage.benchmark.scores import Score, scores_of
 from tonnage.benchmark.seen import Seen
+from tonnage.estimate.kernels.table import Floats
 from tonnage.estimate.step_time import time_step
 from tonnage.estimate.time_model import TimeModel
 
@@ -24,7 +26,7 @@ _EXACT = 1e-6  # an error below this is none
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Errors of the old and of the new model on the same steps, by quantity: medians; of kernels weighted by time."""
+    """Errors of the old and of the new model on the same steps, by quantity: medians over the steps."""
 
     steps: int
     seen: int  # so many of them the old model was fitted to
@@ -121,8 +123,8 @@ def judge(validation: CrossValidation, current: TimeModel) -> Judgement:
     return Judgement(
         steps=len(judges),
         seen=0 if judges is unseen else len(judges) - len(unseen),
-        old=_medians(before) | _kernel_error(error_of_all(kernels, predict_samples(old.kernels, kernels))),
-        new=_medians(judges) | _kernel_error(error_of_all(kernels, validation.kernel_seconds[chosen])),
+        old=_medians(before) | _kernel_error(kernels, predict_samples(old.kernels, kernels)),
+        new=_medians(judges) | _kernel_error(kernels, validation.kernel_seconds[chosen]),
     )
 
 
@@ -132,8 +134,15 @@ def _kernels_of(validation: CrossValidation, judges: Sequence[HeldStep]) -> list
     return [index for index, sample in enumerate(validation.kernels) if (sample.gpu, sample.key) in keys]
 
 
-def _kernel_error(error: KindError | None) -> dict[str, float]:
-    return {} if error is None else {KERNELS: error.time_weighted}
+def _kernel_error(kernels: Sequence[Sample], predicted: Floats) -> dict[str, float]:
+    """Within a step kernels count by how long they take; all steps count alike, however long."""
+    wrong: dict[tuple[str, str], float] = {}
+    total: dict[tuple[str, str], float] = {}
+    for sample, seconds in zip(kernels, predicted.tolist(), strict=True):
+        step = (sample.gpu, sample.key)
+        wrong[step] = wrong.get(step, 0.0) + abs(seconds - sample.seconds)
+        total[step] = total.get(step, 0.0) + sample.seconds
+    return {KERNELS: float(np.median([wrong[step] / total[step] for step in total]))} if total else {}
 
 
 def _medians(steps: Sequence[HeldStep]) -> dict[str, float]:

@@ -122,7 +122,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 def _words(quantity: str) -> str:
     """`step_seconds` as `step`."""
-    names = {"kernel_seconds": "kernels, by time", "energy_joules_step": "energy"}
+    names = {"kernel_seconds": "kernels", "energy_joules_step": "energy"}
     return names.get(quantity, quantity.removesuffix("_seconds"))
 
 
