@@ -90,10 +90,10 @@ def _print(verdict: Verdict, path: Path | None) -> None:
 def _tables(verdict: Verdict) -> Iterable[Table]:
     together = [score for score in verdict.scores if score.family == "all"]
     steps = [s for s in verdict.scores if s.family != "all" and s.quantity == "step_seconds"]
-    shares = ("median", "90th percentile", "in 90 % interval")
+    shares = ("median", "90th percentile", "in interval")
     by_family = len(verdict.held_back) > 1
-    what = "families left out in turn" if by_family else "every fifth measurement left out"
-    yield _table((f"error, {what}", "steps", *shares), [(_words(s.quantity), *_cells(s)) for s in together])
+    what = "families" if by_family else "every fifth row"
+    yield _table((f"error, {what} left out", "steps", *shares), [(_words(s.quantity), *_cells(s)) for s in together])
     if by_family:
         yield _table(("step of a family left out", "steps", *shares), [(s.family, *_cells(s)) for s in steps])
     if verdict.gpus_left_out:
