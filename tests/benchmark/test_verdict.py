@@ -52,7 +52,7 @@ def test_larger_errors_are_not_better() -> None:
 
 
 def test_kernels_must_not_be_worse() -> None:
-    found = judgement({"step_seconds": 0.1, KERNELS: 0.11})
+    found = judgement({"step_seconds": 0.1, KERNELS: 0.2})
     assert not found.is_better
     assert found.reason.endswith("0.871 times those of the model in use, but its errors of kernels are larger")
 
