@@ -23,8 +23,9 @@ from step_quantities import measured
 
 from tonnage.benchmark.cluster_training import conformal_quantile
 from tonnage.benchmark.fit_copies import Copied, fit_program_copies, read_copies
-from tonnage.benchmark.fitting import fit_time_model, read_kernels, read_operator_costs, read_steps
+from tonnage.benchmark.fitting import fit_time_model, operator_seconds, read_kernels, read_operator_costs, read_steps
 from tonnage.benchmark.measured_operators import measured_operators
+from tonnage.benchmark.seen import Seen
 from tonnage.benchmark.shipped import shipped_database
 from tonnage.benchmark.step_samples import StepSample
 from tonnage.benchmark.time_models import write_model
@@ -105,13 +106,13 @@ def main() -> None:
     started = time.monotonic()
     opened = open_database(options.database, create=False) if options.database else shipped_database()
     with opened as database:
-        kernels, operators = read_kernels(database), read_operator_costs(database)
+        kernels, operators = read_kernels(database), operator_seconds(read_operator_costs(database))
         known, copies = measured_operators(database), read_copies(database)
         points = read_steps(database)
     programs = program_samples(options.measured, options.traces)
     fitted = {
         "date": date.today().isoformat(), "gpus": sorted({sample.gpu for sample in kernels}), "kernels": len(kernels),
-        "steps": len(points) + len(programs),
+        "steps": len(points) + len(programs), "seen": Seen.of((sample.gpu, sample.key) for sample in kernels).as_dict(),
     }  # fmt: skip
     model = fit_time_model(
         kernels, points, operators, TimeModel(), fitted=fitted, measured=known, copies=copies, programs=programs,

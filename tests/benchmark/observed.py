@@ -1,6 +1,7 @@
 """Measurements of small networks that obey a known law, made without a GPU, and a database of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,8 +78,6 @@ def measured(number: int, generator: np.random.Generator) -> tuple[Measurement, 
 
 
 def with_times(measurement: Measurement, times: StepTime) -> Measurement:
-    from dataclasses import replace
-
     return replace(
         measurement,
         step_seconds=Spread(times.step_seconds, 0.0), forward_seconds=Spread(times.forward_seconds, 0.0),
@@ -93,8 +92,12 @@ def all_measured(count: int) -> Iterator[tuple[Measurement, list[KernelRow], lis
     return (measured(number, generator) for number in range(count))
 
 
-def make_database(path: Path, count: int, environment: Environment = ENVIRONMENT) -> Path:
+def make_database(
+    path: Path, count: int, environment: Environment = ENVIRONMENT, families: Sequence[str] = ("mlp",)
+) -> Path:
+    """Measurements belong to the families in turn."""
     with open_database(path) as database:
-        for measurement, kernels, hosts in all_measured(count):
-            database.add(environment, measurement, kernels, hosts)
+        for number, (measurement, kernels, hosts) in enumerate(all_measured(count)):
+            family = families[number % len(families)]
+            database.add(environment, replace(measurement, family=family), kernels, hosts)
     return path

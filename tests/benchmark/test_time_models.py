@@ -14,6 +14,7 @@ from tonnage.benchmark.time_models import (
     load_model,
     own_model_path,
     read_model,
+    require_place,
     shipped_model,
     write_model,
 )
@@ -171,6 +172,16 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
         write_model(OWN, tmp_path / "file" / "model.json.gz")
+
+
+def test_a_place_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    require_place(tmp_path / "a" / "b" / "model.json.gz")
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(UsageError, match="it is a folder"):
+        require_place(tmp_path)
+    with pytest.raises(UsageError, match="file is no folder"):
+        require_place(tmp_path / "file" / "model.json.gz")
 
 
 def test_what_was_never_measured_is_known_within_a_factor_of_three() -> None:

@@ -8,7 +8,7 @@ import pytest
 from observed import make_database
 from typer.testing import CliRunner
 
-from tonnage.benchmark.comparison import Score
+from tonnage.benchmark.scores import Score
 from tonnage.cli.accuracy import _print as print_scores
 from tonnage.cli.main import app
 from tonnage.errors import NotFound, TonnageError

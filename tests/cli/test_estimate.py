@@ -239,8 +239,9 @@ def test_when_told_to_stop_it_takes_the_captured_program_along(
 ) -> None:
     write(tmp_path, "open('started', 'w')\nimport time, torch\nx = torch.ones(3).cuda()\ntime.sleep(1000)\n")
     process = subprocess.Popen(
-        [*MAIN, "estimate", "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [*MAIN, "estimate", "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells make background jobs ignore it
+    )  # fmt: skip
     child = wait_for_child(process.pid)
     process.send_signal(sent)
     output, errors = process.communicate(timeout=30)

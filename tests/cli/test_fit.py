@@ -1,6 +1,7 @@
 """`tonnage fit`, on a small database whose kernels obey a known law."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,27 @@ from observed import TRUTH, make_database
 from typer.testing import CliRunner
 
 from tonnage.api import estimate
+from tonnage.benchmark.fit_kernels import KindError
+from tonnage.benchmark.scores import Score
 from tonnage.benchmark.time_models import read_model, write_model
+from tonnage.benchmark.verdict import Judgement, Verdict
+from tonnage.cli.fit import _print as print_verdict
 from tonnage.cli.main import app
 from tonnage.errors import InvalidFile, NotFound, TonnageError, UsageError
 from tonnage.estimate.host_time import HostModel
+from tonnage.estimate.kernels.constants import Constants
+from tonnage.estimate.kernels.model import KernelModel
 from tonnage.estimate.time_model import TimeModel
-from tonnage.store.database import open_database
-from tonnage.store.rows import Environment
 
-BAD = TimeModel(host=HostModel(operator=3e-3, backward_start=1.0))
+BAD = TimeModel(
+    host=HostModel(operator=3e-3, backward_start=1.0),
+    kernels=KernelModel(constants=Constants(names={"aten::mm": 1.0, "aten::relu": 1.0})),  # e times too long
+)
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_database(tmp_path_factory.mktemp("fit") / "benchmark.db", 60)
+    return make_database(tmp_path_factory.mktemp("fit") / "benchmark.db", 84, families=("mlp", "rnn"))
 
 
 @pytest.fixture
@@ -47,9 +55,10 @@ def error(*arguments: str | Path) -> TonnageError:
 def test_a_better_model_takes_the_place_of_a_worse_one(database: Path, own: Path) -> None:
     write_model(BAD, own)
     answer = json.loads(fit("--database", database, "--json").stdout)
-    assert (answer["gpus"], answer["measurements"], answer["held_back"]) == (["H200"], 60, 12)
+    assert (answer["gpus"], answer["measurements"], answer["held_back"]) == (["H200"], 84, ["mlp", "rnn"])
     assert answer["is_better"] is True
-    assert answer["new"]["step_seconds"] < 0.1 < answer["old"]["step_seconds"]
+    assert (answer["judgement"]["steps"], answer["judgement"]["seen"]) == (84, 0)
+    assert answer["judgement"]["new"]["step_seconds"] < 0.1 < answer["judgement"]["old"]["step_seconds"]
     assert answer["written"] == str(own)
     assert read_model(own).fitted["gpus"] == ["H200"]
 
@@ -60,8 +69,10 @@ def test_a_model_that_is_not_better_is_not_used(database: Path, own: Path) -> No
     before = own.read_bytes()
     result = fit("--database", database)
     assert result.exit_code == 0
-    assert "60 measurements on H200; 12 of them were held back" in result.stdout
-    assert "not better than the model in use, which stays (--force overrides)" in result.stdout
+    assert result.stdout.startswith("84 measurements on H200, 84 of them timed steps\n")
+    assert "error, families left out" in result.stdout
+    assert "judged on 84 steps that neither model was fitted to\nthe new model is not better" in result.stdout
+    assert result.stdout.endswith("the model in use stays (--force overrides)\n")
     assert own.read_bytes() == before
 
 
@@ -115,26 +126,69 @@ def test_the_database_may_be_named_by_the_environment(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.usefixtures("own")
-def test_an_empty_database_says_what_is_needed(tmp_path: Path) -> None:
-    with open_database(tmp_path / "new.db"):
-        pass
-    raised = error("--database", tmp_path / "new.db")
-    assert "holds 0 measurements with kernels of GPUs in the catalogue; a fit needs at least 20" in raised.message
-    assert (raised.exit_code, raised.hint) == (1, "measure more: tonnage bench run")
-
-
-@pytest.mark.usefixtures("own")
 def test_few_rows_are_too_few(tmp_path: Path) -> None:
-    assert "a fit needs at least 20" in error("--database", make_database(tmp_path / "few.db", 5)).message
+    raised = error("--database", make_database(tmp_path / "few.db", 5))
+    assert "few.db holds 5 measurements with kernels of known GPUs; a fit needs at least 20" in raised.message
+    assert (raised.exit_code, raised.hint) == (1, "measure more: tonnage bench run")
 
 
 @pytest.mark.usefixtures("own")
 def test_few_kernels_are_too_few(tmp_path: Path) -> None:
     raised = error("--database", make_database(tmp_path / "few.db", 25))
-    assert "a kernel model needs at least 200" in raised.message
+    assert raised.message.startswith("125 kernels were measured, 100 without every fifth measurement")
+    assert "at least 200" in raised.message
 
 
-@pytest.mark.usefixtures("own")
-def test_rows_of_a_gpu_that_nobody_knows_do_not_count(tmp_path: Path) -> None:
-    path = make_database(tmp_path / "strange.db", 25, Environment(device="cuda", gpu="Warp 9"))
-    assert "holds 0 measurements with kernels of GPUs in the catalogue" in error("--database", path).message
+def test_a_place_that_cannot_be_written_is_refused_at_once(database: Path, own: Path, tmp_path: Path) -> None:
+    raised = error("--database", database, "--output", tmp_path)
+    assert isinstance(raised, UsageError)
+    assert f"the time model cannot be written to {tmp_path}: it is a folder" in raised.message
+    assert not own.exists()
+
+
+# -- what it prints -------------------------------------------------------------------------------------------------------
+
+
+def verdict(**changes: Any) -> Verdict:
+    score = {"model": "new", "rows": 40, "median": 0.071, "ninetieth": 0.2, "covered": 0.9}
+    found = Verdict(
+        gpus=("L4",),
+        shipped_gpus=("H200",),
+        measurements=1200,
+        steps=40,
+        held_back=("mlp", "rnn"),
+        scores=tuple(
+            Score(family=family, quantity=quantity, **score)
+            for family in ("all", "mlp", "rnn")
+            for quantity in ("step_seconds", "energy_joules_step")
+        ),
+        kinds=(),
+        gpus_left_out={"L4": KindError(kind="all", rows=9000, median=0.12, time_weighted=0.34, bias=0.1)},
+        judgement=Judgement(steps=40, seen=0, old={"step_seconds": 0.2}, new={"step_seconds": 0.1}),
+    )
+    return replace(found, **changes)
+
+
+def printed(found: Verdict, path: Path | None, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    print_verdict(found, path)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_all_errors_are_in_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(verdict(), Path("own.json.gz"), capsys)
+    assert " ".join(lines[0]).endswith("on L4, 40 of them timed steps; kernels of H200 come with the package")
+    assert ["step", "40", "7.1%", "20.0%", "90%"] in lines
+    assert ["energy", "40", "7.1%", "20.0%", "90%"] in lines
+    assert ["rnn", "40", "7.1%", "20.0%", "90%"] in lines
+    assert ["L4", "9,000", "12.0%", "34.0%"] in lines
+    assert ["step", "20.0%", "10.0%"] in lines
+    assert lines[-1] == ["written:", "own.json.gz"]
+
+
+def test_without_families_and_other_gpus_there_are_no_such_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    found = verdict(held_back=("every fifth measurement",), gpus_left_out={}, shipped_gpus=())
+    shown = "\n".join(" ".join(line) for line in printed(found, None, capsys))
+    assert "error, every fifth row left out steps" in shown
+    assert "step of a family left out" not in shown
+    assert "kernels of a GPU left out" not in shown
+    assert shown.endswith("the model in use stays (--force overrides)")

@@ -24,7 +24,8 @@ from tonnage.estimate.timeline import Floats, simulate
 LEAST_SAMPLES = 12
 _FITTED = (
     "forward", "backward", "optimizer", "forward_call", "backward_call", "optimizer_call", "view", "entered", "listed",
-    "launch", "recorded", "backward_start", "optimizer_start", "copy", "own_operator",
+    "launch", "recorded", "backward_start", "optimizer_start", "copy", "own_operator", "own_byte",
+    "random_number",
 )  # fmt: skip
 # How much the whole step and each of its phases count.
 _WEIGHTS = {"step_seconds": 1.0, "forward_seconds": 0.5, "backward_seconds": 0.5, "optimizer_seconds": 0.25}
@@ -54,7 +55,7 @@ def fit_host(
         ]
         return np.concatenate([*errors, _PRIOR * (logarithms - first)])
 
-    return _with(start, least_squares(residuals, first, loss="soft_l1", f_scale=0.15, max_nfev=12))
+    return _with(start, least_squares(residuals, first, loss="soft_l1", f_scale=0.15, max_nfev=30))
 
 
 def _balance(families: Sequence[str]) -> list[float]:

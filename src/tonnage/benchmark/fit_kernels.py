@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,13 +21,15 @@ from tonnage.hardware import Gpu, find_gpu
 LEAST_SAMPLES = 200  # on all GPUs together
 OWN_TREES_SAMPLES = 1000  # a GPU with as many samples gets residual trees
 LONG_SECONDS = 10e-6  # errors are reported for kernels that are longer: shorter ones are hidden by the host
+ALL = "all"  # kinds
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindError:
     """How far predictions were from measured seconds, for one kind of kernels."""
 
-    kind: str
+    kind: str  # "all" for all of them
     rows: int
     median: float
     time_weighted: float
@@ -84,17 +86,21 @@ def cross_validate(samples: Sequence[Sample], folds: int = 5, start: Constants |
     return errors_by_kind(samples, predicted)
 
 
-def leave_gpus_out(samples: Sequence[Sample], start: Constants | None = None) -> Mapping[str, list[KindError]]:
-    """For each GPU the errors of a model that was fitted to all others."""
+def leave_gpus_out(
+    samples: Sequence[Sample], start: Constants | None = None, progress: Progress = lambda text: None
+) -> Mapping[str, KindError]:
+    """For each GPU the error of a model that was fitted to all others, where those have enough samples."""
     names = sorted({sample.gpu for sample in samples})
     if len(names) < 2:
         raise TonnageError(f"leaving a GPU out needs samples of at least 2 GPUs, there are {len(names)}")
     found = {}
     for name in names:
+        progress(name)
         own = [sample for sample in samples if sample.gpu == name]
-        model = fit_kernels((sample for sample in samples if sample.gpu != name), start)
-        found[name] = errors_by_kind(own, predict_samples(model, own))
-    return found
+        others = [sample for sample in samples if sample.gpu != name]
+        if len(others) >= LEAST_SAMPLES:
+            found[name] = error_of_all(own, predict_samples(fit_kernels(others, start), own))
+    return {name: error for name, error in found.items() if error is not None}
 
 
 def _folds(keys: Sequence[str], folds: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -115,6 +121,13 @@ def predict_samples(model: KernelModel, samples: Sequence[Sample]) -> Floats:
         rows = Rows.of([samples[index] for index in chosen], Rates.of(gpu))
         predicted[chosen] = model.seconds(rows.table, gpu)
     return predicted
+
+
+def error_of_all(samples: Sequence[Sample], predicted: Floats) -> KindError | None:
+    """Over all kinds; None if no kernel is long enough to matter."""
+    measured = np.array([sample.seconds for sample in samples])
+    chosen = measured > LONG_SECONDS
+    return _error(ALL, predicted[chosen] / measured[chosen] - 1, measured[chosen]) if chosen.any() else None
 
 
 def errors_by_kind(samples: Sequence[Sample], predicted: Floats) -> list[KindError]:

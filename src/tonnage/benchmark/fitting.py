@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from tonnage.store.rows import HostRow, KernelRow, Measurement, Spread, Status
 Progress = Callable[[str], None]
 # Operators on long lists cost by their lists, which is counted apart.
 _MOST_INPUTS = 16
-_LAYER = "layer:"
 
 
 def fit_time_model(
@@ -45,30 +45,39 @@ def fit_time_model(
 ) -> TimeModel:
     """All parts, one after the other: each later part takes the earlier ones as given. `measured` is added as it is.
     `steps` are sample workloads, `programs` real ones; where there are any, bounds are for those."""
-    progress(f"fitting kernels to {len(kernels):,} samples")
-    constants = start.kernels.constants
-    model = replace(
-        start,
-        kernels=fit_kernels(kernels, constants),
-        copies=fit_copies(copies, start.copies),
-        measured=measured or {},
-        fitted=fitted,
-    )
     samples = [*steps, *programs]
+    start = replace(start, copies=fit_copies(copies, start.copies), measured=measured or {}, fitted=fitted)
+    model = fit_parts(kernels, samples, operators, start, progress)
     if len(samples) < LEAST_SAMPLES:
         return model
-    progress(f"fitting the host to {len(samples)} steps")
-    model = replace(model, host=fit_host(samples, model.kernels, start.host, operators))
-    if sum(1 for step in samples if step.energy_joules) >= LEAST_SAMPLES:
-        progress("fitting energy")
-        model = replace(model, energy=fit_energy(samples, start.energy))
     progress("calibrating bounds")
     return replace(model, spreads=fit_spreads(programs or steps, model))
 
 
+def fit_parts(
+    kernels: Sequence[Sample],
+    steps: Sequence[StepSample],
+    operators: Mapping[str, float],
+    start: TimeModel,
+    progress: Progress = lambda text: None,
+) -> TimeModel:
+    """Kernels, host and energy, without bounds; few steps change neither host nor energy."""
+    progress(f"fitting kernels to {len(kernels):,} samples")
+    model = replace(start, kernels=fit_kernels(kernels, start.kernels.constants))
+    if len(steps) < LEAST_SAMPLES:
+        return model
+    progress(f"fitting the host to {len(steps)} steps")
+    model = replace(model, host=fit_host(steps, model.kernels, start.host, operators))
+    if sum(1 for step in steps if step.energy_joules and step.busy_seconds) >= LEAST_SAMPLES:
+        model = replace(model, energy=fit_energy(steps, start.energy))
+    return model
+
+
 def read_kernels(database: Database) -> list[Sample]:
-    """Samples of GPUs that the catalogue knows."""
-    return [sample for sample in database_samples(database) if _is_known(sample.gpu)]
+    """Samples of GPUs that the catalogue knows, under the names that it has for them."""
+    return [
+        replace(sample, gpu=find_gpu(sample.gpu).name) for sample in database_samples(database) if is_known(sample.gpu)
+    ]
 
 
 def read_steps(database: Database) -> list[StepSample]:
@@ -78,8 +87,8 @@ def read_steps(database: Database) -> list[StepSample]:
     found = []
     for environment, measurement in database.measurements(status=Status.OK):
         key = (environment.gpu, measurement.key)
-        timed = measurement.step_seconds is not None and not measurement.family.startswith(_LAYER)
-        if timed and key in hosts and _is_known(environment.gpu):
+        timed = measurement.step_seconds is not None and not is_layer(measurement.family)
+        if timed and key in hosts and is_known(environment.gpu):
             found.append(_step_sample(environment.gpu, measurement, hosts[key], kernels.get(key, [])))
     return found
 
@@ -91,7 +100,9 @@ def _by_key(rows: Iterable[tuple[Any, str, Any]]) -> dict[tuple[str, str], list[
     return found
 
 
-def _is_known(gpu: str) -> bool:
+@cache
+def is_known(gpu: str) -> bool:
+    """Is it in the catalogue?"""
     try:
         find_gpu(gpu)
     except NotFound:
@@ -124,20 +135,41 @@ def _mean(spread: Spread | None) -> float | None:
     return None if spread is None else spread.mean
 
 
-def read_operator_costs(database: Database) -> dict[str, float]:
+class OperatorCost(NamedTuple):
+    """What one operator of one measurement cost the host."""
+
+    family: str
+    key: str
+    operator: str
+    seconds: float
+
+
+def read_operator_costs(database: Database) -> list[OperatorCost]:
+    """Of hosts of GPUs that the catalogue knows, without operators that cost by their lists."""
+    families = {m.key: m.family for _, m in database.measurements(status=Status.OK)}
+    return [
+        OperatorCost(families[key], key, row.operator.name, row.seconds.mean)
+        for environment, key, row in database.hosts(status=Status.OK)
+        if is_known(environment.gpu)
+        and len(row.operator.inputs) < _MOST_INPUTS
+        and not row.operator.name.startswith("tonnage::")
+    ]
+
+
+def operator_seconds(costs: Iterable[OperatorCost]) -> dict[str, float]:
     """What each operator costs the host. Single layers were observed under the profiler, which makes everything slower:
     they tell about operators that no workload has, scaled by those that both have."""
-    single, whole = _host_seconds(database, layers=True), _host_seconds(database, layers=False)
+    found: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
+    for cost in costs:
+        found[is_layer(cost.family)].setdefault(cost.operator, []).append(cost.seconds)
+    single, whole = (
+        {name: float(np.median(seconds)) for name, seconds in found[layers].items()} for layers in (True, False)
+    )
     both = [name for name in single if name in whole]
     ratio = float(np.median([whole[name] / single[name] for name in both])) if both else 1.0
     return {name: seconds * ratio for name, seconds in single.items()} | whole
 
 
-def _host_seconds(database: Database, *, layers: bool) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    families = {m.key: m.family.startswith(_LAYER) for _, m in database.measurements(status=Status.OK)}
-    for _, key, row in database.hosts(status=Status.OK):
-        is_plain = len(row.operator.inputs) < _MOST_INPUTS and not row.operator.name.startswith("tonnage::")
-        if is_plain and families.get(key) is layers:
-            found.setdefault(row.operator.name, []).append(row.seconds.mean)
-    return {name: float(np.median(seconds)) for name, seconds in found.items()}
+def is_layer(family: str) -> bool:
+    """Single layers teach about kernels; they are no steps."""
+    return family.startswith("layer:")

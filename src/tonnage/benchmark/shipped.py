@@ -11,6 +11,7 @@ from tonnage.store.database import Database, open_database
 from tonnage.store.exchange import import_rows
 
 NAME = "shipped"  # what `tonnage bench import` calls them
+GPUS = ("H200",)
 ROWS = Path(__file__).parent / "measured" / "h200.csv.gz"
 
 

@@ -70,6 +70,19 @@ def _unpacked(content: bytes) -> Any:
         raise ValueError("it is no compressed JSON, or damaged") from None
 
 
+def require_place(path: Path) -> None:
+    """Raises UsageError if no model can be written there: before minutes of work, not after them."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    reasons = {
+        "it is a folder": path.is_dir(),
+        f"{parent} is no folder": not parent.is_dir(),
+        f"{parent} is read-only": not os.access(parent, os.W_OK),
+    }
+    for reason, is_so in reasons.items():
+        if is_so:
+            raise UsageError(f"the time model cannot be written to {path}: {reason}")
+
+
 def write_model(model: TimeModel, path: Path) -> None:
     """The file appears complete or not at all; equal models give equal bytes."""
     partial = path.with_name(f".{path.name}.partial")

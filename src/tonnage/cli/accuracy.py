@@ -9,7 +9,7 @@ import typer
 from tonnage.cli.bench_data import AsJson, Where
 
 if TYPE_CHECKING:
-    from tonnage.benchmark.comparison import Score
+    from tonnage.benchmark.scores import Score
 
 
 def accuracy_command(

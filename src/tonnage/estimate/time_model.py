@@ -44,7 +44,7 @@ class TimeModel:
     energy: EnergyModel = field(default_factory=EnergyModel)
     spreads: Spreads = field(default_factory=Spreads)
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by GPU and operator, see measured.py
-    fitted: Mapping[str, Any] = field(default_factory=dict)  # date, rows, GPUs, errors: for people
+    fitted: Mapping[str, Any] = field(default_factory=dict)  # date, rows, GPUs, errors; `seen`: see seen.py
 
     def as_dict(self) -> dict[str, Any]:
         return {

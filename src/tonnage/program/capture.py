@@ -34,6 +34,7 @@ _QUIET = {
     "PYTORCH_JIT": "0",  # see `_no_scripts` in virtual_gpu/patches.py; classes that derive from ScriptModule need it early
 }  # fmt: skip
 _MARK = "TONNAGE_CAPTURE"  # tells the processes that a capture started, whatever became of their parents
+_STARTING_SECONDS = 0.3  # until a process that was being started carries its mark
 _ENDING_SECONDS = 5.0
 
 
@@ -124,11 +125,12 @@ def _run(program: Program, request: Path, options: CaptureOptions) -> str:
     path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
     ours = {**_QUIET, "PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), _MARK: str(request)}
     with Path(folder, "output.txt").open("w+", errors="replace") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env={"PYTHONHASHSEED": "0", **os.environ, **ours},
-        )  # fmt: skip
+        process = None  # a signal may come before it is known
         try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                env={"PYTHONHASHSEED": "0", **os.environ, **ours},
+            )  # fmt: skip
             process.wait(options.timeout_seconds)
         except subprocess.TimeoutExpired:
             raise CaptureError(
@@ -141,15 +143,18 @@ def _run(program: Program, request: Path, options: CaptureOptions) -> str:
         return output.read()
 
 
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+def _end(process: subprocess.Popen[bytes] | None, mark: str) -> None:
     """End the child, everything in its session, and what left the session but carries the mark in its environment.
 
     A killed process lives on until the kernel comes round to it, and one that was starting another may have
     finished doing so: look again until nothing is left.
     """
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    if process is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    else:
+        time.sleep(_STARTING_SECONDS)
     end = time.monotonic() + _ENDING_SECONDS
     while (left := list(_marked(mark))) and time.monotonic() < end:
         for other in left:

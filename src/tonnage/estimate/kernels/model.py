@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.estimate.kernels.constants import Constants, KindConstants
+from tonnage.estimate.kernels.constants import CLASSES, Constants, KindConstants, classes_of
 from tonnage.estimate.kernels.features import FEATURES, features
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.roofline import seconds
@@ -25,6 +25,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "convolutions": ("convolution", "convolution_data", "convolution_weight"),
     "others": tuple(kind for kind in KINDS if kind != "product" and not kind.startswith("convolution")),
 }
+# What was learned about convolutions on one GPU is for the most part about the shapes that cuDNN has good kernels for, on
+# tensor cores of every generation: a GPU of another architecture takes over this share of it.
+_BORROWED = 0.7
 # Nothing that was learned may move the roofline's answer further than this (as a logarithm).
 MOST_CORRECTION = 2.5
 
@@ -57,23 +60,27 @@ class KernelModel:
     def seconds(self, table: WorkTable, gpu: Gpu) -> Floats:
         rates = Rates.of(gpu)
         base = seconds(table, rates, self.constants)
-        residual, weight = self._residual(gpu)
+        residual, is_own = self._residual(gpu)
         if residual is None:
             return base
-        return np.asarray(base * np.exp(weight * residual.correction(table, rates, base)))
+        correction = residual.correction(table, rates, base)
+        if not is_own:
+            correction *= _BORROWED * _is_on_tensor_cores(table, rates)
+        return np.asarray(base * np.exp(correction))
 
     def is_calibrated(self, gpu: Gpu) -> bool:
         return any(residual.gpu == gpu.name for residual in self.residuals)
 
-    def _residual(self, gpu: Gpu) -> tuple[Residual | None, float]:
-        """The GPU's own, or that of another of its architecture, which runs the same kernels of the same libraries."""
+    def _residual(self, gpu: Gpu) -> tuple[Residual | None, bool]:
+        """The GPU's own, or that of another of its architecture, which runs the same kernels of the same libraries; else
+        the first there is, which is not its own."""
         for residual in self.residuals:
             if residual.gpu == gpu.name:
-                return residual, 1.0
+                return residual, True
         for residual in self.residuals:
             if residual.architecture == gpu.architecture:
-                return residual, 1.0
-        return None, 0.0
+                return residual, True
+        return next(iter(self.residuals), None), False
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -126,3 +133,13 @@ class _Plain:
     names: Mapping[str, Any]
     resident: float
     residuals: tuple[_PlainResidual, ...]
+
+
+def _is_on_tensor_cores(table: WorkTable, rates: Rates) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Convolutions that tensor cores do."""
+    return _TENSOR_CORE_CONVOLUTIONS[classes_of(table, rates)]
+
+
+_TENSOR_CORE_CONVOLUTIONS = np.array(
+    [name.startswith("convolution") and name.endswith((".tf32", ".half")) for name in CLASSES]
+)
