@@ -1,4 +1,4 @@
-"""Control groups of the kernel, version 1 and 2: limits for a process and all its children, and who was killed for memory."""
+"""Control groups of the kernel, versions 1 and 2: limits for a process with its children, and kills for memory."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _make(controller: str, name: str) -> Path | None:
 
 
 def _parents(controller: str) -> list[Path]:
-    """Where a group can be made: at the top in version 1; in version 2 the nearest one above us that hands the controller on."""
+    """Where a group can be made: at the top in version 1, else in the nearest one above us that hands the controller on."""
     mount = _mount(controller)
     if mount is None:
         return []

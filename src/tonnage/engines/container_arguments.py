@@ -13,7 +13,9 @@ from tonnage.errors import DoesNotFit
 
 OWN_LABEL = "tonnage.name"
 # Values go through the client's environment, since everybody can read a command line; these it would take for itself.
-_CLIENTS_OWN = re.compile(r"PATH|HOME|USER|TMPDIR|LANG|(LD|LC|DOCKER|BUILD\w*|CONTAINERS?|REGISTRY|XDG)_\w+|\w+_(PROXY|proxy)")
+_CLIENTS_OWN = re.compile(
+    r"PATH|HOME|USER|TMPDIR|LANG|(LD|LC|DOCKER|BUILD\w*|CONTAINERS?|REGISTRY|XDG)_\w+|\w+_(PROXY|proxy)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

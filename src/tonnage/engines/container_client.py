@@ -53,8 +53,8 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
     (r"image not known|no such image|unable to find image|manifest unknown", NotFound, "build or pull the image first"),
     (r"address already in use|port is already allocated", UsageError, "the port is taken: choose another one with --port"),
     (r"name .* is (already )?in use", UsageError, "choose another --name"),
-    (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "no CDI file in /etc/cdi names this GPU; make it with nvidia-ctk cdi generate"),
-    (r"executable file .*not found|command .*not found|no such file or directory", NotFound, "the image does not have what the job shall run"),
+    (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "no CDI file names it; nvidia-ctk cdi generate makes one"),
+    (r"executable file .*not found|command .*not found|no such file or directory", NotFound, "the image lacks what the job shall run"),
     (r"range of cpus|requested cpus are not available|insufficient", DoesNotFit, ""),
 )  # fmt: skip
 
@@ -131,7 +131,8 @@ class Client:
 
     def _not_installed(self) -> Unreachable:
         return Unreachable(
-            f"{self.dialect.command} is not installed on this machine", f"apt-get install {self.dialect.command}, or another --engine"
+            f"{self.dialect.command} is not installed on this machine",
+            f"apt-get install {self.dialect.command}, or another --engine",
         )
 
 

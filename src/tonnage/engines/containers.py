@@ -1,10 +1,12 @@
-"""The engines `podman` and `docker`: one image built from the program, one container with its limits, started or not there."""
+"""The engines `podman` and `docker`: an image built from the program, a container with its limits, started or not there."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +20,7 @@ from tonnage.engines.folders import state_folder
 from tonnage.engines.host import Host, cdi_devices, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
-from tonnage.errors import DoesNotFit, NotFound, UsageError
+from tonnage.errors import NotFound, UsageError
 
 _BASE_LABEL, _GRACE_LABEL = "tonnage.base", "tonnage.grace-seconds"
 
@@ -51,7 +53,9 @@ class ContainerEngine:
         text = shlex.join([self.dialect.command, *self._create_arguments(job, chosen)])
         lines = text.replace(" --", " \\\n  --")
         if job.source is not None:
-            build = f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
+            build = (
+                f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
+            )
             lines = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{lines}"
         started = f"{lines}\n{self.dialect.command} start {job.name}\n"
         return Manifest(engine=self.name, name=job.name, text=started, job=job, options=chosen)
@@ -68,6 +72,7 @@ class ContainerEngine:
         container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
         try:
             self.client.run("start", container)
+            self._check_started(job, container)
         except BaseException:
             self.client.run("rm", "--force", container)
             raise
@@ -103,19 +108,25 @@ class ContainerEngine:
     # -- inside -----------------------------------------------------------------------------------------------------------
 
     def _create_arguments(self, job: Job, options: ContainerOptions) -> list[str]:
-        from dataclasses import replace
-
         image = image_tag(job, job.source) if job.source else job.image
         marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
         return create_arguments(marked, options, self.host, cdi_devices(options.cdi_kind), image)
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
-        from dataclasses import replace
-
         cores, memory_bytes = self.client.size()
         behind = replace(self.host, cores=tuple(range(cores)), memory_bytes=memory_bytes)
         check_fits(replace(job.resources, gpu_count=0), behind)
+
+    def _check_started(self, job: Job, container: str) -> None:
+        """The little init process starts well even where the program is not there; it says so in the log, and ends."""
+        if not self._status(self.client.inspect("container", container)[0]).state.is_over:
+            return
+        said = next(self.client.lines("logs", container), "")
+        if re.search(r"catatonit.*failed to exec|tini.*exec .* failed", said):
+            raise NotFound(
+                f"{job.image} cannot run {job.command[0]}: {said.rpartition(':')[2].strip()}", "try another --image"
+            )
 
     def _base(self, job: Job) -> str:
         document = self.client.find_image(job.image)
@@ -176,7 +187,9 @@ def _check(job: Job) -> None:
     check_environment(job.environment)
     check_ports(job.ports)
     if not job.image or job.image.startswith("-") or any(char.isspace() for char in job.image):
-        raise UsageError(f"{job.image!r} is no image" if job.image else "a container needs an image", "name one with --image")
+        raise UsageError(
+            f"{job.image!r} is no image" if job.image else "a container needs an image", "name one with --image"
+        )
     if job.replicas > 1:
         raise UsageError(f"one container is started, not {job.replicas}", "--engine kubernetes runs several instances")
     for mount in job.mounts:

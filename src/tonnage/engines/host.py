@@ -158,7 +158,9 @@ def cdi_devices(kind: str, folders: Sequence[Path] = CDI_FOLDERS) -> tuple[str, 
     for folder in folders:
         for path in sorted(folder.glob("*")) if folder.is_dir() else ():
             names |= dict.fromkeys(_devices_of(path, kind))
-    return tuple(sorted((name for name in names if name != "all"), key=lambda name: (not name.isdigit(), len(name), name)))
+    return tuple(
+        sorted((name for name in names if name != "all"), key=lambda name: (not name.isdigit(), len(name), name))
+    )
 
 
 def _devices_of(path: Path, kind: str) -> list[str]:

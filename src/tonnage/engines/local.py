@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
 from tonnage.engines.folders import read_json, state_folder, write_json
 from tonnage.engines.following import follow_file
-from tonnage.engines.host import Host, check_fits, format_cores, read_host
+from tonnage.engines.host import Host, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
@@ -222,7 +222,11 @@ def _status(state: dict[str, Any]) -> JobStatus:
     if kind is JobState.RUNNING and not is_same(state["supervisor"], state["supervisor_birth"]):
         lost = not is_same(state["pid"], state["birth"])
         kind = JobState.FAILED if lost else JobState.RUNNING
-        reason = "it ended together with its supervisor, such as at a restart of the machine" if lost else "its supervisor is gone"
+        reason = (
+            "it ended together with its supervisor, such as at a restart of the machine"
+            if lost
+            else "its supervisor is gone"
+        )
     return JobStatus(
         state=kind,
         exit_code=state.get("exit_code"),

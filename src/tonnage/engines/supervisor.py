@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def _supervise(folder: Path, job: dict[str, Any], group: Group) -> None:
     try:
         child = _start(folder, job, group)
     except (OSError, subprocess.SubprocessError) as error:
-        write_json(folder / STATE, state | {"state": "refused", "reason": str(error), "errno": getattr(error, "errno", 0)})
+        write_json(
+            folder / STATE, state | {"state": "refused", "reason": str(error), "errno": getattr(error, "errno", 0)}
+        )
         return
     state |= {"pid": child.pid, "birth": birth(child.pid), "started_at": time.time()}
     stopper = _Stopper(child, job["grace_seconds"])
@@ -72,10 +75,8 @@ class _Stopper:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError):  # it may have ended by itself at this moment
             os.killpg(self._child.pid, number)
-        except ProcessLookupError:
-            pass  # it ended by itself at this moment
 
 
 def _start(folder: Path, job: dict[str, Any], group: Group) -> subprocess.Popen[bytes]:
@@ -102,7 +103,9 @@ def _start(folder: Path, job: dict[str, Any], group: Group) -> subprocess.Popen[
 def _notes(group: Group) -> list[str]:
     notes = []
     if "memory" not in group.folders:
-        notes.append("no control group could be made: the address space of each process is limited instead of its memory")
+        notes.append(
+            "no control group could be made: the address space of each process is limited instead of its memory"
+        )
     if "pids" not in group.folders:
         notes.append("no control group could be made: the number of processes is not limited")
     return notes
@@ -110,15 +113,11 @@ def _notes(group: Group) -> list[str]:
 
 def _end_children(pid: int, group: Group) -> None:
     """What the job started and left behind ends with it."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     for member in group.members() - {os.getpid()}:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(member, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     deadline = time.monotonic() + 2
     while group.members() and time.monotonic() < deadline:
         time.sleep(0.01)  # a folder with dying processes in it cannot be removed
