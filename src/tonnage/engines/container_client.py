@@ -53,8 +53,8 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
     (r"image not known|no such image|unable to find image|manifest unknown", NotFound, "build or pull the image first"),
     (r"address already in use|port is already allocated", UsageError, "the port is taken: choose another one with --port"),
     (r"name .* is (already )?in use", UsageError, "choose another --name"),
-    (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "no CDI file names it; nvidia-ctk cdi generate makes one"),
-    (r"executable file .*not found|command .*not found|no such file or directory", NotFound, "the image lacks what the job shall run"),
+    (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "nvidia-ctk cdi generate makes the file that names it"),
+    (r"executable file .*not found|command .*not found", NotFound, "the image lacks it; try another --image"),
     (r"range of cpus|requested cpus are not available|insufficient", DoesNotFit, ""),
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ class KubernetesEngine:
         _check_job(job)
         documents = render(job, chosen)
         check(documents)
-        text = yaml.safe_dump_all(documents, sort_keys=False, width=1000)
+        text = yaml.dump_all(documents, Dumper=_Readable, sort_keys=False, width=1000)
         return Manifest(engine=self.name, name=job.name, text=text, job=job, options=chosen)
 
     def submit(self, manifest: Manifest) -> JobId:
@@ -124,6 +124,20 @@ class KubernetesEngine:
             raise
         if nodes and not any(_holds(node, job, options) for node in nodes):
             raise _too_large(nodes, job, options)
+
+
+class _Readable(yaml.SafeDumper):
+    """Texts of several lines as they are, and nothing written as a reference to something above."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - as yaml calls it
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _represent_text)
 
 
 def _check_job(job: Job) -> None:

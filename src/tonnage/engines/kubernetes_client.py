@@ -73,13 +73,14 @@ class Cluster:
         try:
             yield self._connect()
         except ApiError as error:
-            raise _translate(error, name) from None
+            raise _translate(error.status.code or 0, error.status.message or "", name) from None
         except ConfigError as error:
             raise Unreachable(f"no cluster is known: {error}", "KUBECONFIG names the file that describes it") from None
         except LoadResourceError as error:
             raise UsageError(f"the cluster does not know an object of {name}: {error}") from None
         except httpx2.HTTPStatusError as error:
-            raise Unreachable(f"the cluster answers {error.response.status_code}, and not as Kubernetes does") from None
+            # Without a word in JSON: a proxy, or an API that this cluster does not have, such as that of DRA before 1.34.
+            raise _translate(error.response.status_code, "it knows no such objects", name) from None
         except httpx2.HTTPError as error:
             raise Unreachable(
                 f"the cluster does not answer: {error}", "`kubectl cluster-info` asks it as well"
@@ -94,8 +95,8 @@ class Cluster:
         return self._client
 
 
-def _translate(error: Any, name: str) -> TonnageError:
-    code, message = error.status.code, error.status.message or "no reason was given"
+def _translate(code: int, message: str, name: str) -> TonnageError:
+    message = message or "no reason was given"
     if code == 404:
         return NotFound(f"the cluster has no {name!r}: {message}")
     if code == 409:

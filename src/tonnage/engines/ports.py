@@ -25,13 +25,10 @@ def check_ports(ports: Iterable[tuple[int, int]]) -> None:
 
 def check_ports_are_free(ports: Iterable[tuple[int, int]]) -> None:
     """Before anything is started; another program can still be faster, and then the engine says so."""
-    for host_port, _ in ports:
+    for host_port, job_port in ports:
         if is_taken(host_port):
-            raise port_taken(host_port)
-
-
-def port_taken(port: int) -> UsageError:
-    return UsageError(f"port {port} is taken", f"choose another one, such as --port {free_port()}:{port}")
+            hint = f"choose another one, such as --port {free_port()}:{job_port}"
+            raise UsageError(f"port {host_port} is taken", hint)
 
 
 def is_taken(port: int) -> bool:
