@@ -33,7 +33,7 @@ class ContainerOptions(EngineOptions):
 def create_arguments(job: Job, options: ContainerOptions, host: Host, cdi: Sequence[str], image: str) -> list[str]:
     """Everything after the client's name."""
     return [
-        "create", "--name", job.name, "--pull=never", "--init",
+        "create", f"--name={job.name}", "--pull=never", "--init",
         *_limits(job.resources, host),
         *_protection(options),
         *_devices(job.resources, options, host, cdi),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
 from tonnage.engines.container_states import container_status
 from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.folders import state_folder
-from tonnage.engines.host import Host, cdi_devices, check_fits, read_host
+from tonnage.engines.host import CDI_FOLDERS, Host, cdi_devices, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.errors import NotFound, UsageError
@@ -32,8 +32,10 @@ class ContainerEngine:
     dialect: ClassVar[Dialect]
     Options: ClassVar[type[EngineOptions]] = ContainerOptions
 
-    def __init__(self, folder: Path | None = None, host: Host | None = None) -> None:
-        self._asked_folder, self._asked_host = folder, host
+    def __init__(
+        self, folder: Path | None = None, host: Host | None = None, cdi_folders: Sequence[Path] = CDI_FOLDERS
+    ) -> None:
+        self._asked_folder, self._asked_host, self._cdi_folders = folder, host, cdi_folders
         self.client = Client(self.dialect)
 
     @cached_property
@@ -50,8 +52,7 @@ class ContainerEngine:
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
         chosen = own_options(options, ContainerOptions)
         _check(job)
-        text = shlex.join([self.dialect.command, *self._create_arguments(job, chosen)])
-        lines = text.replace(" --", " \\\n  --")
+        lines = self._readable(self._create_arguments(job, chosen), len(job.command))
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
@@ -107,10 +108,17 @@ class ContainerEngine:
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 
+    def _readable(self, arguments: list[str], command_words: int) -> str:
+        """One option a line, and the program's own words together at the end."""
+        options, rest = arguments[1 : -command_words - 1], arguments[-command_words - 1 :]
+        lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
+        return " \\\n  ".join(lines)
+
     def _create_arguments(self, job: Job, options: ContainerOptions) -> list[str]:
         image = image_tag(job, job.source) if job.source else job.image
         marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
-        return create_arguments(marked, options, self.host, cdi_devices(options.cdi_kind), image)
+        devices = cdi_devices(options.cdi_kind, self._cdi_folders)
+        return create_arguments(marked, options, self.host, devices, image)
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
