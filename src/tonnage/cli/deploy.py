@@ -174,11 +174,11 @@ def _print_manifest(engine: Engine, job: Job, text: str, as_json: bool) -> None:
 def _report(deployment: Deployment, engine: Engine, wait: bool, timeout: float | None, as_json: bool) -> int:
     from tonnage.cli.deployments import describe
 
-    status = _wait(deployment, engine, timeout) if wait else engine.state(deployment.job_id)
-    if as_json:
-        print(json.dumps(describe(deployment, status)))
-    else:
+    if not wait and not as_json:
         print(deployment.id)
+        return 0
+    status = _wait(deployment, engine, timeout) if wait else engine.state(deployment.job_id)
+    print(json.dumps(describe(deployment, status)) if as_json else deployment.id)
     if wait and status.reason:
         print(f"{deployment.id}: {status.reason}", file=sys.stderr)
     if not wait or not status.state.is_over:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,23 +24,28 @@ class Dialect:
 
     command: str
     build: tuple[str, ...]  # never fetch anything by itself
+    build_one_layer: tuple[str, ...]  # where there is nothing that a cache could find again
     info: tuple[str, ...]
     cores: tuple[str, ...]  # where the answer has them
     memory_bytes: tuple[str, ...]
     start_it: str
+    remote: str = ""  # without this variable, the machine behind the client is this one
 
 
 PODMAN = Dialect(
     command="podman",
     build=("--pull=never", "--format=oci"),
+    build_one_layer=("--layers=false",),
     info=("info", "--format", "json"),
     cores=("host", "cpus"),
     memory_bytes=("host", "memTotal"),
     start_it="`podman info` tells what is wrong",
+    remote="CONTAINER_HOST",
 )
 DOCKER = Dialect(
     command="docker",
     build=("--pull=false",),
+    build_one_layer=(),
     info=("info", "--format", "{{json .}}"),
     cores=("NCPU",),
     memory_bytes=("MemTotal",),
@@ -93,8 +99,9 @@ class Client:
         except NotFound:
             return None
 
-    def build(self, folder: str, tag: str, labels: Sequence[str]) -> None:
+    def build(self, folder: str, tag: str, labels: Sequence[str], *, one_layer: bool) -> None:
         marks = [word for label in labels for word in ("--label", label)]
+        marks += self.dialect.build_one_layer if one_layer else ()
         self.run("build", *self.dialect.build, "--quiet", *marks, "--tag", tag,
                  "--file", f"{folder}/Containerfile", folder, seconds=_BUILD_SECONDS)  # fmt: skip
 
@@ -114,6 +121,12 @@ class Client:
                     yield line.rstrip("\n")
             finally:
                 process.terminate()
+
+    @property
+    def is_here(self) -> bool:
+        """Podman without a remote address runs containers itself, on this machine."""
+        remote = self.dialect.remote
+        return sys.platform == "linux" and bool(remote) and remote not in os.environ
 
     def size(self) -> tuple[int, int]:
         """Cores and bytes of memory of the machine behind the client, which need not be this one."""

@@ -122,8 +122,10 @@ class ContainerEngine:
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
-        cores, memory_bytes = self.client.size()
-        behind = replace(self.host, cores=tuple(range(cores)), memory_bytes=memory_bytes)
+        behind = self.host
+        if not self.client.is_here:
+            cores, memory_bytes = self.client.size()
+            behind = replace(self.host, cores=tuple(range(cores)), memory_bytes=memory_bytes)
         check_fits(replace(job.resources, gpu_count=0), behind)
 
     def _check_started(self, job: Job, container: str) -> None:
@@ -155,7 +157,7 @@ class ContainerEngine:
             return
         with tempfile.TemporaryDirectory(prefix="tonnage-build-") as folder:
             write_context(Path(folder), job.image, job.source)
-            self.client.build(folder, tag, [f"{_BASE_LABEL}={base}"])
+            self.client.build(folder, tag, [f"{_BASE_LABEL}={base}"], one_layer=not job.source.requirements)
 
     def _inspect(self, job_id: JobId) -> dict[str, Any]:
         """Only containers that we made: another one of that name is none of our business."""
