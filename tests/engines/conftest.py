@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rootfs import python_home, write_rootfs
-
-IMAGE = "localhost/tonnage-test-python:latest"
+from rootfs import IMAGE, python_home, write_rootfs
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +35,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def image(podman: None, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: ARG001 - it must be there
+def image(podman: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa: ARG001 - it must be there
     """An image with Python; skips, loudly, where containers cannot be run here at all."""
     archive = write_rootfs(tmp_path_factory.mktemp("rootfs") / "root.tar")
     made = _podman("import", "--change", f"ENV PYTHONHOME={python_home()}", str(archive), IMAGE)
@@ -46,7 +44,12 @@ def image(podman: None, tmp_path_factory: pytest.TempPathFactory) -> str:  # noq
         pytest.skip(
             f"PODMAN DOES NOT RUN HERE: real containers are not tried: {made.stderr[-300:]}{tried.stderr[-300:]}"
         )
-    return IMAGE
+    yield IMAGE
+    identity = _podman("image", "inspect", "--format", "{{.Id}}", IMAGE).stdout.strip()
+    for base in (identity, f"sha256:{identity}"):  # as podman and docker write it
+        built = _podman("images", "--quiet", "--filter", f"label=tonnage.base={base}").stdout.split()
+        _podman("rmi", "--force", *set(built))
+    _podman("rmi", "--force", IMAGE)
 
 
 def _podman(*arguments: str) -> subprocess.CompletedProcess[str]:

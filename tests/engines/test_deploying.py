@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tonnage.engines import deploying
-from tonnage.engines.base import EngineOptions, Job, JobState
-from tonnage.engines.deploying import Deployments, deploy, statuses, stop, wait
+from tonnage.engines.base import EngineOptions, Job, JobId, JobState
+from tonnage.engines.deploying import Deployments, deploy, status_of, statuses, stop, wait
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 
@@ -75,6 +76,14 @@ def test_stopping_may_be_repeated_and_forgets_when_told_to(engine: FakeEngine, d
     assert stop(made, deployments).state is JobState.CANCELLED
     stop(made, deployments, remove=True)
     assert list(deployments.all()) == []
+    assert list(engine.jobs()) == []
+
+
+def test_a_start_that_was_cut_off_can_be_stopped(engine: FakeEngine, deployments: Deployments) -> None:
+    made = replace(put(engine, deployments, "train"), job_id=JobId(""))
+    deployments.write(made)
+    assert status_of(deployments.find("train")).state is JobState.RUNNING
+    assert stop(made, deployments, remove=True).state is JobState.CANCELLED
     assert list(engine.jobs()) == []
 
 

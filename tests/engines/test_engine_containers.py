@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from contract import PROGRAMS, EngineContract, is_over, wait_for
+from rootfs import IMAGE
 
 from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources, Source
 from tonnage.engines.bundle import digest_of
@@ -24,7 +25,6 @@ from tonnage.engines.ports import free_port
 from tonnage.errors import DoesNotFit, NotFound, Unreachable, UsageError
 
 MIB = 1 << 20
-IMAGE = "localhost/tonnage-test-python:latest"
 pytestmark = pytest.mark.usefixtures("image")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from manifests import DIGEST, MANIFESTS, SERVE, TRAIN
 
 from tonnage.engines.base import EngineOptions, Job, Mount, Resources, Source
-from tonnage.engines.containerfile import image_tag, render_containerfile
+from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.kubernetes import KubernetesEngine
 from tonnage.engines.kubernetes_checks import faults, parse_quantity
 from tonnage.engines.kubernetes_manifest import KubernetesOptions, bytes_quantity, cpu_quantity, render
@@ -199,6 +199,12 @@ def test_requirements_come_before_the_program() -> None:
         "COPY program/ /app/",
         "WORKDIR /app",
     ]
+
+
+def test_no_file_leaves_the_folder_of_the_build(tmp_path: Path) -> None:
+    for name in ("../x", "/x", "a/../../x"):
+        with pytest.raises(UsageError, match="outside"):
+            write_context(tmp_path, "python:3", Source(files={name: b""}, digest=""))
 
 
 def test_another_program_or_image_has_another_tag() -> None:

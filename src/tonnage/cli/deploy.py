@@ -51,6 +51,7 @@ def deploy_command(
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
 
+    _check_program(program)
     _check_image(engine, image)
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option or [])
@@ -64,6 +65,14 @@ def deploy_command(
         return 0
     deployment = deploy(job, chosen, options)
     return _report(deployment, chosen, wait, timeout, as_json)
+
+
+def _check_program(program: Path) -> None:
+    """Where a label will come in: `job_of` takes its hardware, its image and the program as they are taken here."""
+    from tonnage.errors import UsageError
+
+    if program.suffix in (".json", ".yaml", ".onnx", ".trace"):
+        raise UsageError(f"{program} is no script", "name the Python program that shall run")
 
 
 def _check_image(engine: str, image: str) -> None:

@@ -53,7 +53,7 @@ def logs_command(
     engine = find_engine(found.engine)
     if not isinstance(engine, StreamsLogs):
         raise UsageError(f"the engine {found.engine} does not show what jobs print")
-    for line in engine.logs(found.job_id, follow=follow):
+    for line in engine.logs(found.name_there, follow=follow):
         print(line, flush=follow)
     return 0
 

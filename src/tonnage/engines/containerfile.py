@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from tonnage.engines.base import Job, Source
+from tonnage.errors import UsageError
 
 FOLDER = "/app"
 PROGRAM, REQUIREMENTS, CONTAINERFILE = "program", "requirements.txt", "Containerfile"
@@ -36,7 +37,9 @@ def write_context(folder: Path, image: str, source: Source) -> None:
     if source.requirements:
         (folder / REQUIREMENTS).write_text("\n".join(source.requirements) + "\n")
     for name, content in source.files.items():
-        path = folder / PROGRAM / name
+        path = (folder / PROGRAM / name).resolve()
+        if not path.is_relative_to((folder / PROGRAM).resolve()):
+            raise UsageError(f"{name} would be outside of the program's folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         # The job runs as nobody, whatever the user's umask is here.

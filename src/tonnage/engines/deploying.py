@@ -28,6 +28,11 @@ class Deployment:
     ports: tuple[tuple[int, int], ...] = ()
     submitted_at: float = 0.0
 
+    @property
+    def name_there(self) -> JobId:
+        """Of a start that was cut off before it could be written down: the name that was asked for."""
+        return self.job_id or JobId(self.id)
+
 
 class Deployments:
     """What was deployed from here: a small file each, so that two commands at once do not meet."""
@@ -88,9 +93,7 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
 
 def status_of(deployment: Deployment, engine: Engine | None = None) -> JobStatus:
     """As the engine tells it; raises what it raises."""
-    if not deployment.job_id:
-        return JobStatus(state=JobState.UNKNOWN, reason="the command that started it was interrupted")
-    return (engine or find_engine(deployment.engine)).state(deployment.job_id)
+    return (engine or find_engine(deployment.engine)).state(deployment.name_there)
 
 
 def statuses(deployments: Deployments) -> Iterator[tuple[Deployment, JobStatus]]:
@@ -111,10 +114,10 @@ def stop(deployment: Deployment, deployments: Deployments, *, remove: bool = Fal
     """End it; with `remove`, forget it and all that it left."""
     engine = find_engine(deployment.engine)
     try:
-        engine.cancel(deployment.job_id)
-        status = engine.state(deployment.job_id)
+        engine.cancel(deployment.name_there)
+        status = engine.state(deployment.name_there)
         if remove and isinstance(engine, Removes):
-            engine.remove(deployment.job_id)
+            engine.remove(deployment.name_there)
     except NotFound:
         if not remove:
             raise
