@@ -22,7 +22,7 @@ from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.containers import ContainerEngine, DockerEngine, PodmanEngine
 from tonnage.engines.names import fresh_name
 from tonnage.engines.ports import free_port
-from tonnage.errors import DoesNotFit, NotFound, Unreachable, UsageError
+from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
 
 MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("image")
@@ -261,6 +261,8 @@ def image_of(engine: ContainerEngine, job_id: JobId) -> str:
         ({"mounts": (Mount(source="/no/such/folder", target="/x"),)}, NotFound, "/no/such/folder"),
         ({"image": ""}, UsageError, "needs an image"),
         ({"image": "--privileged"}, UsageError, "is no image"),
+        ({"resources": Resources(memory_bytes=1 << 16)}, UsageError, "memory limit"),
+        ({"source": Source(files={}, digest="", requirements=("numpy",))}, TonnageError, "No module named pip"),
         ({"environment": {"A=B --privileged": "1"}}, UsageError, "environment variable"),
     ],
 )  # fmt: skip

@@ -276,6 +276,10 @@ def test_words_of_the_clients_are_mapped(word: str, state: JobState) -> None:
     assert container_status({"Id": "x", "State": {"Status": word}}, False).state is state
 
 
+def test_a_container_that_was_never_started_can_be_cancelled() -> None:
+    assert container_status({"Id": "x", "State": {"Status": "created"}}, True).state is JobState.CANCELLED
+
+
 def test_a_cancelled_container_is_cancelled_whatever_its_exit_code() -> None:
     assert container_status(ended(0), True).state is JobState.CANCELLED
     assert container_status(ended(137), True).reason == ""

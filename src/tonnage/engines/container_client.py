@@ -61,6 +61,8 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
     (r"name .* is (already )?in use", UsageError, "choose another --name"),
     (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "nvidia-ctk cdi generate makes the file that names it"),
     (r"executable file .*not found|command .*not found", NotFound, "the image lacks it; try another --image"),
+    (r"unable to set memory limit|minimum memory limit", UsageError, "nothing starts with so little; raise --memory"),
+    (r"unable to find (user|network)|network .* not found", NotFound, "-o user= and -o network= name what is there"),
     (r"range of cpus|requested cpus are not available|insufficient", DoesNotFit, ""),
 )  # fmt: skip
 
@@ -75,18 +77,23 @@ class Client:
         self, *arguments: str, seconds: float = _ANSWER_SECONDS, environment: Mapping[str, str] | None = None
     ) -> str:
         """What it prints; a `TonnageError` of the right kind if it fails."""
+        done = self._call(arguments, seconds, environment or {})
+        if done.returncode != 0:
+            raise self.error(done.stderr or done.stdout)
+        return done.stdout
+
+    def _call(
+        self, arguments: Sequence[str], seconds: float, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 [self.dialect.command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=seconds, check=False, env={**os.environ, **(environment or {})},
+                errors="replace", timeout=seconds, check=False, env={**os.environ, **environment},
             )  # fmt: skip
         except (FileNotFoundError, PermissionError):
             raise self._not_installed() from None
         except subprocess.TimeoutExpired:
             raise Unreachable(f"{self.dialect.command} {arguments[0]} did not answer in {seconds:.0f} s") from None
-        if done.returncode != 0:
-            raise self.error(done.stderr or done.stdout)
-        return done.stdout
 
     def inspect(self, kind: str, *names: str) -> list[dict[str, Any]]:
         """Descriptions of containers or images; `NotFound` if one of them is not there."""
@@ -102,8 +109,19 @@ class Client:
     def build(self, folder: str, tag: str, labels: Sequence[str], *, one_layer: bool) -> None:
         marks = [word for label in labels for word in ("--label", label)]
         marks += self.dialect.build_one_layer if one_layer else ()
-        self.run("build", *self.dialect.build, "--quiet", *marks, "--tag", tag,
-                 "--file", f"{folder}/Containerfile", folder, seconds=_BUILD_SECONDS)  # fmt: skip
+        arguments = ["build", "--force-rm", *self.dialect.build, *marks, "--tag", tag]
+        done = self._call([*arguments, "--file", f"{folder}/Containerfile", folder], _BUILD_SECONDS, {})
+        if done.returncode != 0:
+            raise self._build_error(done.stdout + done.stderr)
+
+    def _build_error(self, said: str) -> TonnageError:
+        """What the step that failed said last, and not only that it failed."""
+        error = self.error(said)
+        lines = [line.strip() for line in said.splitlines() if line.strip() and "level=" not in line]
+        own = [line for line in lines if not re.match(r"error|STEP|\[|-->", line, re.IGNORECASE)]
+        if type(error) is not TonnageError or not own:
+            return error
+        return TonnageError(f"the image cannot be built: {own[-1]}", error.message)
 
     def lines(self, *arguments: str) -> Iterator[str]:
         """What it prints, as it prints it; both streams in one."""

@@ -34,6 +34,8 @@ def container_status(
     """From one entry of `inspect`. The kernel's log is read only where it can explain something."""
     state = document["State"]
     if state["Status"] not in _ENDED:
+        if is_cancelled and _STATES.get(state["Status"]) is JobState.PENDING:
+            return JobStatus(state=JobState.CANCELLED)  # before it was started
         kind = _STATES.get(state["Status"], JobState.UNKNOWN)
         return JobStatus(state=kind, reason=_so_far(state), started_at=_seconds(state.get("StartedAt")))
     code = int(state["ExitCode"])

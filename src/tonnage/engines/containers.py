@@ -88,7 +88,7 @@ class ContainerEngine:
             return
         self._mark(document).touch()
         grace = document["Config"]["Labels"].get(_GRACE_LABEL, "10")
-        self.client.run("stop", "--time", grace, document["Id"], seconds=60 + float(grace))
+        self.client.run("stop", "-t", grace, document["Id"], seconds=60 + float(grace))
 
     def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:
         container = self._inspect(job_id)["Id"]

@@ -41,18 +41,27 @@ class Deployments:
         self.folder = folder or state_folder() / "deployments"
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def reserve(self, deployment: Deployment) -> None:
+        """The first word about it; of two commands with one name, one is refused."""
+        try:
+            (self.folder / f"{deployment.id}.json").touch(exist_ok=False)
+        except FileExistsError:
+            hint = "choose another --name, or let the old one go: tonnage stop with --remove"
+            raise UsageError(f"there is a deployment {deployment.id} already", hint) from None
+        self.write(deployment)
+
     def write(self, deployment: Deployment) -> None:
         write_json(self.folder / f"{deployment.id}.json", asdict(deployment))
 
     def forget(self, deployment: Deployment) -> None:
         (self.folder / f"{deployment.id}.json").unlink(missing_ok=True)
 
-    def has(self, name: str) -> bool:
-        return (self.folder / f"{name}.json").exists()
-
     def all(self) -> Iterator[Deployment]:
         """The oldest first."""
-        found = [document for path in self.folder.glob("*.json") if (document := read_json(path)) is not None]
+        paths = (
+            path for path in self.folder.glob("*.json") if path.stat().st_size
+        )  # an empty one is just being written
+        found = [document for path in paths if (document := read_json(path)) is not None]
         for document in sorted(found, key=lambda document: (document["submitted_at"], document["id"])):
             ports = tuple((host_port, job_port) for host_port, job_port in document.pop("ports"))
             yield Deployment(command=tuple(document.pop("command")), ports=ports, **document)
@@ -73,15 +82,11 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
     """Plan, submit and write down; nothing stays behind if one of them fails."""
     deployments = deployments or Deployments()
     manifest = engine.plan(job, options)
-    if deployments.has(job.name):
-        raise UsageError(
-            f"there is a deployment {job.name} already", "choose another --name, or `tonnage stop` with --remove"
-        )
     deployment = Deployment(
         id=job.name, engine=engine.name, job_id=JobId(""), image=job.image, command=job.command, ports=job.ports,
         submitted_at=time.time(),
     )  # fmt: skip
-    deployments.write(deployment)  # first, so that a job is never lost because the disk was full
+    deployments.reserve(deployment)  # first, so that a job is never lost because the disk was full
     try:
         deployment = replace(deployment, job_id=engine.submit(manifest))
     except BaseException:

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tonnage.errors import InvalidFile, UsageError
+
 VARIABLE = "TONNAGE_STATE"
 
 
@@ -19,7 +21,10 @@ def state_folder() -> Path:
         from platformdirs import user_state_path
 
         folder = user_state_path("tonnage", appauthor=False)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be used: {error.strerror}", f"{VARIABLE} names another folder") from None
     return folder
 
 
@@ -37,3 +42,5 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValueError as error:
+        raise InvalidFile(f"{path} is damaged: {error}", f"rm {path}") from None
