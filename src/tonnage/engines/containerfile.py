@@ -36,6 +36,7 @@ def write_context(folder: Path, image: str, source: Source) -> None:
     (folder / CONTAINERFILE).write_text(render_containerfile(image, source))
     if source.requirements:
         (folder / REQUIREMENTS).write_text("\n".join(source.requirements) + "\n")
+    (folder / PROGRAM).mkdir()
     for name, content in source.files.items():
         path = (folder / PROGRAM / name).resolve()
         if not path.is_relative_to((folder / PROGRAM).resolve()):
