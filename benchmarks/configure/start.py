@@ -46,6 +46,16 @@ def make_image(engine: str) -> str:
     return name
 
 
+def remove_images(engine: str, image: str) -> None:
+    identity = _output(engine, "image", "inspect", "--format", "{{.Id}}", image)
+    built = _output(engine, "images", "--quiet", "--filter", f"label=tonnage.base={identity}").split()
+    _output(engine, "rmi", "--force", *built, image)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def tonnage(*arguments: str) -> str:
     command = [sys.executable, "-m", "tonnage", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
@@ -109,6 +119,8 @@ def main() -> None:
         print(
             f"{row['engine']}, {row['way']}: median {row['median']:.2f} s, worst {row['worst']:.2f} s (bar {BAR_SECONDS} s)"
         )
+    if options.engine != "local" and not options.image:
+        remove_images(options.engine, image)
     if options.write:
         path = Path(__file__).parent / "results" / f"start-{options.engine}-{head['date']}.jsonl"
         path.parent.mkdir(exist_ok=True)

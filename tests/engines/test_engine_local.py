@@ -114,6 +114,7 @@ def test_a_job_without_its_supervisor_can_still_be_stopped(local: LocalEngine) -
     local.cancel(job_id)
     assert local.state(job_id).state is JobState.CANCELLED
     assert wait_until(lambda: not is_same(state["pid"], state["birth"]))
+    assert not any(Path(folder).exists() for folder in state["groups"].values())
 
 
 def wait_until(holds: object) -> bool:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
+from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
 from tonnage.engines.following import follow_file
 from tonnage.engines.host import Host, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
-from tonnage.engines.supervisor import JOB, LOG, STATE
+from tonnage.engines.supervisor import JOB, LOG, STATE, end_children
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
@@ -98,6 +99,9 @@ class LocalEngine:
             os.kill(state["supervisor"], signal.SIGTERM)
             self._wait_for_end(job_id)
         elif kill_group(state["pid"], state["birth"]):
+            group = Group({name: Path(path) for name, path in state["groups"].items()})
+            end_children(state["pid"], group)  # what its supervisor would have done
+            group.remove()
             write_json(self.folder / job_id / STATE, state | {"state": "cancelled", "ended_at": time.time()})
 
     def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:

@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
 
 def _supervise(folder: Path, job: dict[str, Any], group: Group) -> None:
     state: dict[str, Any] = {"supervisor": os.getpid(), "supervisor_birth": birth(os.getpid())}
-    state["notes"] = _notes(group)
+    state |= {"notes": _notes(group), "groups": {name: str(path) for name, path in group.folders.items()}}
     try:
         child = _start(folder, job, group)
     except (OSError, subprocess.SubprocessError) as error:
@@ -55,7 +55,7 @@ def _supervise(folder: Path, job: dict[str, Any], group: Group) -> None:
     code = child.wait()
     signal.alarm(0)
     killed_for_memory = group.memory_kills() > 0
-    _end_children(child.pid, group)
+    end_children(child.pid, group)
     write_json(folder / STATE, state | _ending(code, stopper.is_stopped, killed_for_memory))
 
 
@@ -111,7 +111,7 @@ def _notes(group: Group) -> list[str]:
     return notes
 
 
-def _end_children(pid: int, group: Group) -> None:
+def end_children(pid: int, group: Group) -> None:
     """What the job started and left behind ends with it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
