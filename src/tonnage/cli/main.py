@@ -11,6 +11,8 @@ import typer
 
 from tonnage import __version__
 from tonnage.cli.accuracy import accuracy_command
+from tonnage.cli.deploy import deploy_command
+from tonnage.cli.deployments import logs_command, status_command, stop_command
 from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
 from tonnage.cli.fit import fit_command
@@ -31,6 +33,10 @@ app = typer.Typer(
 )
 app.command("estimate")(estimate_command)
 app.command("recommend")(recommend_command)
+app.command("deploy")(deploy_command)
+app.command("status")(status_command)
+app.command("logs")(logs_command)
+app.command("stop")(stop_command)
 app.command("fit")(fit_command)
 app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, NewType, Protocol, runtime_checkable
+from typing import ClassVar, NewType, Protocol, TypeVar, runtime_checkable
+
+from tonnage.errors import UsageError
 
 JobId = NewType("JobId", str)
 
@@ -43,6 +45,15 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The program's own files, with their contents: what was checked is what runs."""
+
+    files: Mapping[str, bytes] = field(hash=False)  # by path under the job's folder
+    digest: str
+    requirements: tuple[str, ...] = ()  # lines as pip reads them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """A folder of the host inside the job."""
 
@@ -58,6 +69,7 @@ class Job:
     name: str
     command: tuple[str, ...]
     image: str = ""
+    source: Source | None = None  # put into the image; None where the command needs nothing but the image
     resources: Resources = field(default_factory=Resources)
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     mounts: tuple[Mount, ...] = ()
@@ -69,6 +81,23 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Nothing that all engines share; each has its own."""
+
+
+OptionsT = TypeVar("OptionsT", bound=EngineOptions)
+
+
+def own_options(options: EngineOptions, kind: type[OptionsT]) -> OptionsT:
+    """The options as this engine's own; the defaults where only the empty ones were given."""
+    if isinstance(options, kind):
+        return options
+    if type(options) is EngineOptions:
+        return kind()
+    raise UsageError(f"{type(options).__name__} are not {kind.__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What would be submitted, as text that people can read."""
 
@@ -76,11 +105,7 @@ class Manifest:
     name: str
     text: str  # a shell command, a Containerfile with its command, YAML
     job: Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """Nothing that all engines share; each has its own."""
+    options: EngineOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +120,7 @@ class JobStatus:
 
 
 class Engine(Protocol):
-    """A place where jobs run."""
+    """A place where jobs run. A name is used once: submitting it again is a `UsageError`."""
 
     name: ClassVar[str]
     Options: ClassVar[type[EngineOptions]]
@@ -121,3 +146,10 @@ class Lists(Protocol):
     """An engine that knows its jobs."""
 
     def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]: ...
+
+
+@runtime_checkable
+class Removes(Protocol):
+    """An engine that keeps what a job left behind (its log, its container) until it is told to forget it."""
+
+    def remove(self, job_id: JobId) -> None: ...

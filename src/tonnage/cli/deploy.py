@@ -1,0 +1,212 @@
+"""`tonnage deploy`: put a program on an engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tonnage.engines.base import Engine, Job, JobStatus, Mount
+    from tonnage.engines.deploying import Deployment
+    from tonnage.engines.jobs import Hardware, Surroundings
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def deploy_command(
+    program: Annotated[Path, typer.Argument(help="A script.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
+    engine: Annotated[str, typer.Option("--engine", "-e", help="local, podman, docker or kubernetes.")] = "local",
+    image: Annotated[str, typer.Option(help="The image that the program is put on; it must have python3.")] = "",
+    name: Annotated[str, typer.Option(help="What it is called; else the program's name and five letters.")] = "",
+    cpus: Annotated[float, typer.Option(help="CPU cores.", min=0.01)] = 1.0,
+    memory: Annotated[str, typer.Option(help="Memory, such as 16GiB; swap is never added to it.")] = "4GiB",
+    gpus: Annotated[int | None, typer.Option(help="Number of GPUs.", min=0)] = None,
+    gpu: Annotated[str, typer.Option("--gpu", "-g", help="Only GPUs of this model.")] = "",
+    shared_memory: Annotated[str, typer.Option(help="For data loaders' workers, such as 2GiB.")] = "",
+    pids: Annotated[int, typer.Option(help="Processes and threads at most.", min=1)] = 4096,
+    numa_node: Annotated[int | None, typer.Option(help="Cores and memory of this NUMA node alone.", min=0)] = None,
+    port: Annotated[list[str] | None, typer.Option(help="HERE:THERE, a port of the job on 127.0.0.1.")] = None,
+    mount: Annotated[list[str] | None, typer.Option(help="HERE:THERE, or HERE:THERE:rw to write.")] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, or NAME as it is set here.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Take this whole folder, not only what is imported.")] = None,
+    requirements: Annotated[Path | None, typer.Option(help="Packages for the image, as pip reads them.")] = None,
+    replicas: Annotated[int, typer.Option(help="A service of so many instances, not a job that ends.", min=0)] = 0,
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="NAME=VALUE, of the engine alone.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted, and do nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is over, or answers at its port.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.1)] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Put PROGRAM on an engine with exactly these resources.
+
+    With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
+    """
+    from tonnage.engines.deploying import deploy
+    from tonnage.engines.jobs import job_of
+    from tonnage.engines.options import parse_options
+    from tonnage.engines.registry import find_engine
+
+    _check_program(program)
+    _check_image(engine, image)
+    chosen = find_engine(engine)
+    options = parse_options(chosen.Options, option or [])
+    surroundings = _surroundings(port or [], mount or [], env or [], replicas, pids, numa_node, shared_memory)
+    job = job_of(
+        _hardware(cpus, memory, gpus, gpu), program, arguments or [], image=image, name=name, folder=folder,
+        requirements=requirements, surroundings=surroundings,
+    )  # fmt: skip
+    if dry_run:
+        _print_manifest(chosen, job, chosen.plan(job, options).text, as_json)
+        return 0
+    deployment = deploy(job, chosen, options)
+    return _report(deployment, chosen, wait, timeout, as_json)
+
+
+def _check_program(program: Path) -> None:
+    """Where a label will come in: `job_of` takes its hardware, its image and the program as they are taken here."""
+    from tonnage.errors import UsageError
+
+    if program.suffix in (".json", ".yaml", ".onnx", ".trace"):
+        raise UsageError(f"{program} is no script", "name the Python program that shall run")
+
+
+def _check_image(engine: str, image: str) -> None:
+    from tonnage.errors import UsageError
+
+    if engine == "local" and image:
+        raise UsageError("local processes have no image", "leave --image out, or choose another --engine")
+    if engine != "local" and not image:
+        raise UsageError(
+            f"{engine} needs an image for the program", "for example: --image docker.io/pytorch/pytorch:latest"
+        )
+
+
+# -- what the user has typed ----------------------------------------------------------------------------------------------
+
+
+def _hardware(cpus: float, memory: str, gpus: int | None, gpu: str) -> Hardware:
+    from tonnage.engines.jobs import Hardware
+    from tonnage.hardware.catalogue import find_gpu
+
+    model = find_gpu(gpu).name if gpu else ""
+    count = (1 if gpu else 0) if gpus is None else gpus
+    return Hardware(gpu=model, gpu_count=count, cpu_cores=cpus, memory_bytes=_bytes("--memory", memory))
+
+
+def _surroundings(
+    ports: list[str],
+    mounts: list[str],
+    variables: list[str],
+    replicas: int,
+    pids: int,
+    numa_node: int | None,
+    shared: str,
+) -> Surroundings:
+    from tonnage.engines.jobs import Surroundings
+
+    return Surroundings(
+        environment=dict(map(_variable, variables)),
+        mounts=tuple(map(_mount, mounts)),
+        ports=tuple(map(_port, ports)),
+        labels={},
+        replicas=replicas,
+        pids=pids,
+        numa_node=numa_node,
+        shared_memory_bytes=_bytes("--shared-memory", shared) if shared else None,
+    )
+
+
+def _bytes(option: str, text: str) -> int:
+    from tonnage.errors import UsageError
+    from tonnage.hardware.quantities import parse_bytes
+
+    try:
+        count = parse_bytes(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}", f"for example: {option} 16GiB") from None
+    if count < 1 << 20:
+        raise UsageError(f"{option} {text} is too little for any program")
+    return count
+
+
+def _port(text: str) -> tuple[int, int]:
+    from tonnage.errors import UsageError
+
+    here, _, there = text.partition(":")
+    if not here.isdigit() or not (there or here).isdigit():
+        raise UsageError(f"--port {text} is not HERE:THERE", "for example: --port 8080:80")
+    return int(here), int(there or here)
+
+
+def _mount(text: str) -> Mount:
+    from tonnage.engines.base import Mount
+    from tonnage.errors import UsageError
+
+    pieces = text.removeprefix("pvc:").split(":")
+    modes = {2: True, 3: pieces[-1] != "rw"}
+    if (
+        len(pieces) not in modes
+        or not pieces[1].startswith("/")
+        or (len(pieces) == 3 and pieces[2] not in ("ro", "rw"))
+    ):
+        raise UsageError(f"--mount {text} is not HERE:THERE", "for example: --mount data:/data, or --mount out:/out:rw")
+    source = f"pvc:{pieces[0]}" if text.startswith("pvc:") else str(Path(pieces[0]).absolute())
+    return Mount(source=source, target=pieces[1], read_only=modes[len(pieces)])
+
+
+def _variable(text: str) -> tuple[str, str]:
+    import os
+
+    from tonnage.errors import UsageError
+
+    name, equals, value = text.partition("=")
+    if not equals and name not in os.environ:
+        raise UsageError(f"--env {text}: {name} is not set here", "give its value: --env NAME=VALUE")
+    return name, value if equals else os.environ[name]
+
+
+# -- what comes out -------------------------------------------------------------------------------------------------------
+
+
+def _print_manifest(engine: Engine, job: Job, text: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"engine": engine.name, "name": job.name, "manifest": text}))
+    else:
+        print(text, end="" if text.endswith("\n") else "\n")
+
+
+def _report(deployment: Deployment, engine: Engine, wait: bool, timeout: float | None, as_json: bool) -> int:
+    from tonnage.cli.deployments import describe
+
+    if not wait and not as_json:
+        print(deployment.id)
+        return 0
+    status = _wait(deployment, engine, timeout) if wait else engine.state(deployment.job_id)
+    print(json.dumps(describe(deployment, status)) if as_json else deployment.id)
+    if wait and status.reason:
+        print(f"{deployment.id}: {status.reason}", file=sys.stderr)
+    if not wait or not status.state.is_over:
+        return 0
+    return status.exit_code if status.exit_code is not None else 0 if status.state == "succeeded" else 1
+
+
+def _wait(deployment: Deployment, engine: Engine, timeout: float | None) -> JobStatus:
+    from tonnage.cli.output import progress
+    from tonnage.engines.deploying import wait
+
+    try:
+        with progress() as say:
+            return wait(
+                deployment,
+                engine,
+                seconds=timeout,
+                say=lambda status: say(f"{deployment.id} is {status.state} {status.reason}"),
+            )
+    except KeyboardInterrupt:
+        print(f"{deployment.id} goes on; tonnage stop {deployment.id} ends it", file=sys.stderr)
+        raise

@@ -1,0 +1,112 @@
+"""A program's own files: the script, and what it imports from its own folder."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tonnage.engines.base import Source
+from tonnage.errors import InvalidFile, NotFound, UsageError
+from tonnage.units import MIB, format_bytes
+
+_LARGEST_BYTES = 256 * MIB
+_LEFT_OUT = {"__pycache__", ".git", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
+
+
+def bundle(script: Path, *, folder: Path | None = None, requirements: Path | None = None) -> tuple[Source, str]:
+    """The files, and the script's path among them. With a folder, everything in it; else what the script needs."""
+    if folder is None:
+        files = {name: path.read_bytes() for name, path in _needed(script)}
+        entry = script.name
+    else:
+        files, entry = _everything(folder), _entry(script, folder)
+    lines = _requirement_lines(requirements) if requirements else ()
+    return Source(files=files, digest=digest_of(files), requirements=lines), entry
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """One file: its own SHA-256, as `sha256sum` prints it. Several: that of their names and digests."""
+    single = [hashlib.sha256(content).hexdigest() for content in files.values()]
+    if len(single) == 1:
+        return f"sha256:{single[0]}"
+    listing = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files))
+    return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+
+
+def _needed(script: Path) -> Iterator[tuple[str, Path]]:
+    """The script, and each module beside it that is imported from what was found so far."""
+    root, seen, left = script.parent, set[Path](), [script]
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        yield path.relative_to(root).as_posix(), path
+        if path.suffix == ".py":
+            left += _imports(path, root)
+
+
+def _imports(path: Path, root: Path) -> list[Path]:
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as error:
+        raise InvalidFile(f"{path} is no Python program: {error}") from None
+    found: list[Path] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found += _modules(root, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = path.parents[node.level - 1] if node.level else root
+            names = [node.module] if node.module else []
+            for module in (*names, *(".".join([*names, alias.name]) for alias in node.names)):
+                found += _modules(base, module)
+    return found
+
+
+def _modules(base: Path, dotted: str) -> Iterator[Path]:
+    """The file of a module and those of its packages, as far as they are in the folder."""
+    place = base
+    for part in dotted.split("."):
+        if (place / part / "__init__.py").is_file():
+            yield place / part / "__init__.py"
+        elif (place / f"{part}.py").is_file():
+            yield place / f"{part}.py"
+            return
+        elif not (place / part).is_dir():
+            return
+        place = place / part
+
+
+def _everything(folder: Path) -> dict[str, bytes]:
+    if not folder.is_dir():
+        raise NotFound(f"there is no folder {folder}")
+    files, size = {}, 0
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_file() and not _LEFT_OUT & set(inside.parts):
+            size += path.stat().st_size
+            if size > _LARGEST_BYTES:
+                raise UsageError(
+                    f"{folder} has more than {format_bytes(_LARGEST_BYTES)}", "mount its data instead, with --mount"
+                )
+            files[inside.as_posix()] = path.read_bytes()
+    return files
+
+
+def _entry(script: Path, folder: Path) -> str:
+    try:
+        return script.resolve().relative_to(folder.resolve()).as_posix()
+    except ValueError:
+        raise UsageError(f"{script} is not in the folder {folder}") from None
+
+
+def _requirement_lines(path: Path) -> tuple[str, ...]:
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))

@@ -1,0 +1,51 @@
+"""The Containerfile of a program: its base image, its requirements, its own files. Pure text, the same for all clients."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from tonnage.engines.base import Job, Source
+from tonnage.errors import UsageError
+
+FOLDER = "/app"
+PROGRAM, REQUIREMENTS, CONTAINERFILE = "program", "requirements.txt", "Containerfile"
+
+
+def render_containerfile(image: str, source: Source) -> str:
+    """Requirements first: they change seldom, and their layer is then found again."""
+    lines = [f"FROM {image}"]
+    if source.requirements:
+        command = json.dumps(["python3", "-m", "pip", "install", "--no-cache-dir", "-r", f"/{REQUIREMENTS}"])
+        lines += [f"COPY {REQUIREMENTS} /{REQUIREMENTS}", f"RUN {command}"]
+    lines += [f"COPY {PROGRAM}/ {FOLDER}/", f"WORKDIR {FOLDER}"]
+    return "\n".join(lines) + "\n"
+
+
+def image_tag(job: Job, source: Source) -> str:
+    """The same program on the same image has the same name, and is built once."""
+    digest = hashlib.sha256()
+    for part in (render_containerfile(job.image, source), *source.requirements, source.digest):
+        digest.update(part.encode() + b"\0")
+    return f"localhost/tonnage-program:{digest.hexdigest()[:16]}"
+
+
+def write_context(folder: Path, image: str, source: Source) -> None:
+    """All that the build needs, in an empty folder."""
+    (folder / CONTAINERFILE).write_text(render_containerfile(image, source))
+    if source.requirements:
+        (folder / REQUIREMENTS).write_text("\n".join(source.requirements) + "\n")
+    (folder / PROGRAM).mkdir()
+    for name, content in source.files.items():
+        path = (folder / PROGRAM / name).resolve()
+        if not path.is_relative_to((folder / PROGRAM).resolve()):
+            raise UsageError(f"{name} would be outside of the program's folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        # The job runs as nobody, whatever the user's umask is here.
+        path.chmod(0o644)
+    for path in (folder / PROGRAM).rglob("*"):
+        if path.is_dir():
+            path.chmod(0o755)
+    (folder / PROGRAM).chmod(0o755)

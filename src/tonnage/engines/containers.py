@@ -1,0 +1,215 @@
+"""The engines `podman` and `docker`: an image built from the program, a container with its limits, started or not there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest, own_options
+from tonnage.engines.container_arguments import OWN_LABEL, ContainerOptions, create_arguments, environment_of
+from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
+from tonnage.engines.container_states import container_status
+from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
+from tonnage.engines.folders import state_folder
+from tonnage.engines.host import CDI_FOLDERS, Host, cdi_devices, check_fits, read_host
+from tonnage.engines.names import check_environment, check_labels, check_name
+from tonnage.engines.ports import check_ports, check_ports_are_free
+from tonnage.errors import NotFound, UsageError
+
+_BASE_LABEL, _GRACE_LABEL = "tonnage.base", "tonnage.grace-seconds"
+
+
+class ContainerEngine:
+    """What the two have in common, which is nearly everything."""
+
+    name: ClassVar[str]
+    dialect: ClassVar[Dialect]
+    Options: ClassVar[type[EngineOptions]] = ContainerOptions
+
+    def __init__(
+        self, folder: Path | None = None, host: Host | None = None, cdi_folders: Sequence[Path] = CDI_FOLDERS
+    ) -> None:
+        self._asked_folder, self._asked_host, self._cdi_folders = folder, host, cdi_folders
+        self.client = Client(self.dialect)
+
+    @cached_property
+    def host(self) -> Host:
+        return self._asked_host or read_host()
+
+    @cached_property
+    def folder(self) -> Path:
+        """Which containers were cancelled: the clients do not remember."""
+        folder = self._asked_folder or state_folder() / self.name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def plan(self, job: Job, options: EngineOptions) -> Manifest:
+        chosen = own_options(options, ContainerOptions)
+        _check(job)
+        lines = self._readable(self._create_arguments(job, chosen), len(job.command))
+        if job.source is not None:
+            build = (
+                f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
+            )
+            lines = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{lines}"
+        started = f"{lines}\n{self.dialect.command} start {job.name}\n"
+        return Manifest(engine=self.name, name=job.name, text=started, job=job, options=chosen)
+
+    def submit(self, manifest: Manifest) -> JobId:
+        job, options = manifest.job, own_options(manifest.options, ContainerOptions)
+        self._check_size(job)
+        check_ports_are_free(job.ports)
+        base = self._base(job)
+        if job.source is not None:
+            self._build(job, base)
+        arguments = self._create_arguments(job, options)
+        # By its own number and not by its name: what is removed on failure is never somebody else's.
+        container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
+        try:
+            self.client.run("start", container)
+            self._check_started(job, container)
+        except BaseException:
+            self.client.run("rm", "--force", container)
+            raise
+        return JobId(job.name)
+
+    def state(self, job_id: JobId) -> JobStatus:
+        return self._status(self._inspect(job_id))
+
+    def cancel(self, job_id: JobId) -> None:
+        document = self._inspect(job_id)
+        if self._status(document).state.is_over:
+            return
+        self._mark(document).touch()
+        grace = document["Config"]["Labels"].get(_GRACE_LABEL, "10")
+        self.client.run("stop", "-t", grace, document["Id"], seconds=60 + float(grace))
+
+    def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:
+        container = self._inspect(job_id)["Id"]
+        return self.client.lines("logs", *(["--follow"] if follow else []), container)
+
+    def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]:
+        listed = self.client.run("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWN_LABEL}").split()
+        for document in self.client.inspect("container", *listed) if listed else ():
+            yield JobId(document["Config"]["Labels"][OWN_LABEL]), self._status(document), _labels(document)
+
+    def remove(self, job_id: JobId) -> None:
+        document = self._inspect(job_id)
+        if not self._status(document).state.is_over:
+            raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
+        self.client.run("rm", "--force", document["Id"])
+        self._mark(document).unlink(missing_ok=True)
+
+    # -- inside -----------------------------------------------------------------------------------------------------------
+
+    def _readable(self, arguments: list[str], command_words: int) -> str:
+        """One option a line, and the program's own words together at the end."""
+        options, rest = arguments[1 : -command_words - 1], arguments[-command_words - 1 :]
+        lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
+        return " \\\n  ".join(lines)
+
+    def _create_arguments(self, job: Job, options: ContainerOptions) -> list[str]:
+        image = image_tag(job, job.source) if job.source else job.image
+        marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
+        devices = cdi_devices(options.cdi_kind, self._cdi_folders)
+        return create_arguments(marked, options, self.host, devices, image)
+
+    def _check_size(self, job: Job) -> None:
+        """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
+        behind = self.host
+        if not self.client.is_here:
+            cores, memory_bytes = self.client.size()
+            behind = replace(self.host, cores=tuple(range(cores)), memory_bytes=memory_bytes)
+        check_fits(replace(job.resources, gpu_count=0), behind)
+
+    def _check_started(self, job: Job, container: str) -> None:
+        """The little init process starts well even where the program is not there; it says so in the log, and ends."""
+        if not self._status(self.client.inspect("container", container)[0]).state.is_over:
+            return
+        said = next(self.client.lines("logs", container), "")
+        if re.search(r"catatonit.*failed to exec|tini.*exec .* failed", said):
+            raise NotFound(
+                f"{job.image} cannot run {job.command[0]}: {said.rpartition(':')[2].strip()}", "try another --image"
+            )
+
+    def _base(self, job: Job) -> str:
+        document = self.client.find_image(job.image)
+        if document is None:
+            command = self.dialect.command
+            raise NotFound(
+                f"{command} has no image {job.image}",
+                f"fetch it with `{command} pull {job.image}` or make it with `{command} build`",
+            )
+        return str(document["Id"])
+
+    def _build(self, job: Job, base: str) -> None:
+        """Once for each program and base image: a name that came to mean another image is built anew."""
+        assert job.source is not None
+        tag = image_tag(job, job.source)
+        built = self.client.find_image(tag)
+        if built is not None and (built["Config"].get("Labels") or {}).get(_BASE_LABEL) == base:
+            return
+        with tempfile.TemporaryDirectory(prefix="tonnage-build-") as folder:
+            write_context(Path(folder), job.image, job.source)
+            self.client.build(folder, tag, [f"{_BASE_LABEL}={base}"], one_layer=not job.source.requirements)
+
+    def _inspect(self, job_id: JobId) -> dict[str, Any]:
+        """Only containers that we made: another one of that name is none of our business."""
+        missing = NotFound(f"{self.name} has no job {job_id!r}", "`tonnage status` lists all")
+        try:
+            document = self.client.inspect("container", job_id)[0]
+        except NotFound:
+            raise missing from None
+        if (document["Config"].get("Labels") or {}).get(OWN_LABEL) != job_id:
+            raise missing
+        return document
+
+    def _status(self, document: dict[str, Any]) -> JobStatus:
+        return container_status(document, self._mark(document).exists())
+
+    def _mark(self, document: dict[str, Any]) -> Path:
+        return self.folder / f"{document['Id'][:32]}.cancelled"
+
+
+class PodmanEngine(ContainerEngine):
+    """Podman, with or without root."""
+
+    name = "podman"
+    dialect = PODMAN
+
+
+class DockerEngine(ContainerEngine):
+    """Docker, and whatever answers to its client."""
+
+    name = "docker"
+    dialect = DOCKER
+
+
+def _check(job: Job) -> None:
+    check_name(job.name)
+    check_labels(job.labels)
+    check_environment(job.environment)
+    check_ports(job.ports)
+    if not job.image or job.image.startswith("-") or any(char.isspace() for char in job.image):
+        raise UsageError(
+            f"{job.image!r} is no image" if job.image else "a container needs an image", "name one with --image"
+        )
+    if job.replicas > 1:
+        raise UsageError(f"one container is started, not {job.replicas}", "--engine kubernetes runs several instances")
+    for mount in job.mounts:
+        if "," in mount.source + mount.target:
+            raise UsageError(f"{mount.source} cannot be mounted: there is a comma in the path")
+        if not Path(mount.source).exists():
+            raise NotFound(f"{mount.source} cannot be mounted: it is not there")
+
+
+def _labels(document: dict[str, Any]) -> dict[str, str]:
+    """As they were asked for; the image brings labels of its own."""
+    foreign = (OWN_LABEL, _BASE_LABEL, _GRACE_LABEL, "io.buildah.version")
+    return {key: value for key, value in document["Config"]["Labels"].items() if key not in foreign}

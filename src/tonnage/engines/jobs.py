@@ -1,0 +1,156 @@
+"""From a hardware configuration, an image and a program to a Job: what the command line and a label have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tonnage.engines.base import Job, Mount, Resources
+from tonnage.engines.bundle import bundle
+from tonnage.engines.containerfile import FOLDER
+from tonnage.engines.host import Host
+from tonnage.engines.names import fresh_name
+from tonnage.errors import NotFound, UsageError
+from tonnage.units import MIB
+
+PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
+# A container starts with this much for all loader workers together; PyTorch passes whole batches through it.
+_DEFAULT_SHARED_BYTES = 64 * MIB
+
+
+class Configuration(Protocol):
+    """The hardware part of a label; anything with these names will do."""
+
+    @property
+    def gpu(self) -> str: ...  # "" for any
+    @property
+    def gpu_count(self) -> int: ...
+    @property
+    def cpu_cores(self) -> float: ...
+    @property
+    def sockets(self) -> int: ...  # 0: does not matter
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def loader_workers(self) -> int: ...
+    @property
+    def pinned_memory(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """A configuration that nobody signed: what the user asks for on the command line."""
+
+    gpu: str = ""
+    gpu_count: int = 0
+    cpu_cores: float = 1.0
+    sockets: int = 0
+    memory_bytes: int = 4 << 30
+    loader_workers: int = 0
+    pinned_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a job has beside its hardware."""
+
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()
+    labels: Mapping[str, str]
+    replicas: int = 0
+    pids: int = 4096
+    numa_node: int | None = None
+    shared_memory_bytes: int | None = None
+
+
+NOTHING_MORE = Surroundings(environment={}, labels={})
+
+
+def job_of(
+    configuration: Configuration,
+    program: Path,
+    arguments: Sequence[str] = (),
+    *,
+    image: str = "",
+    name: str = "",
+    folder: Path | None = None,
+    requirements: Path | None = None,
+    surroundings: Surroundings = NOTHING_MORE,
+    host: Host | None = None,
+) -> Job:
+    """A job that runs a script: inside the image where there is one, else with this Python, in this folder.
+
+    The host is that of engines without a cluster; with it, a job of one socket stays on one NUMA node.
+    """
+    _check(program, arguments)
+    source, entry = bundle(program, folder=folder, requirements=requirements)
+    inside = bool(image)
+    return Job(
+        name=name or fresh_name(program.stem),
+        image=image,
+        source=source,
+        command=("python3" if inside else sys.executable, entry if inside else str(program.absolute()), *arguments),
+        workdir=FOLDER if inside else str(Path.cwd()),
+        resources=resources_of(configuration, surroundings, host),
+        environment=_hints(configuration) | dict(surroundings.environment),
+        mounts=surroundings.mounts,
+        ports=surroundings.ports,
+        labels={PROGRAM_LABEL: program.name, DIGEST_LABEL: source.digest, **surroundings.labels},
+        replicas=surroundings.replicas,
+    )
+
+
+def resources_of(configuration: Configuration, surroundings: Surroundings, host: Host | None) -> Resources:
+    """Limits from the configuration; the rest from what the user said."""
+    node = surroundings.numa_node
+    if node is None and host is not None and configuration.sockets == 1:
+        node = _one_node(configuration, host)
+    return Resources(
+        cpu_cores=configuration.cpu_cores,
+        memory_bytes=configuration.memory_bytes,
+        pids=surroundings.pids,
+        gpu_count=configuration.gpu_count,
+        gpu=configuration.gpu,
+        numa_node=node,
+        shared_memory_bytes=surroundings.shared_memory_bytes or _shared_bytes(configuration),
+    )
+
+
+def _one_node(configuration: Configuration, host: Host) -> int | None:
+    """The first node that holds it; None where there is but one, or none is large enough."""
+    large = (
+        node.index
+        for node in host.nodes
+        if len(node.cores) >= configuration.cpu_cores and node.memory_bytes >= configuration.memory_bytes
+    )
+    return next(large, None) if len(host.nodes) > 1 else None
+
+
+def _shared_bytes(configuration: Configuration) -> int | None:
+    """Half of the memory, where workers pass batches; it counts against the same limit."""
+    if configuration.loader_workers == 0:
+        return None
+    return max(_DEFAULT_SHARED_BYTES, configuration.memory_bytes // 2)
+
+
+def _hints(configuration: Configuration) -> dict[str, str]:
+    """For programs that ask; the rest ignore them. One thread a core, as libraries cannot see the limit of a container."""
+    hints = {"OMP_NUM_THREADS": str(max(1, int(configuration.cpu_cores)))}
+    if configuration.loader_workers:
+        hints["TONNAGE_LOADER_WORKERS"] = str(configuration.loader_workers)
+    if configuration.pinned_memory:
+        hints["TONNAGE_PINNED_MEMORY"] = "1"
+    return hints
+
+
+def _check(program: Path, arguments: Sequence[str]) -> None:
+    if program.is_dir():
+        raise UsageError(f"{program} is a folder", "name the script in it")
+    if not program.is_file():
+        raise NotFound(f"there is no file {program}")
+    if any("\0" in argument for argument in arguments):
+        raise UsageError("an argument has a zero byte in it")

@@ -1,0 +1,254 @@
+"""The engine `local`: a process of its own session on this machine, with its limits, that outlives the command."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
+from tonnage.engines.cgroups import Group
+from tonnage.engines.folders import read_json, state_folder, write_json
+from tonnage.engines.following import follow_file
+from tonnage.engines.host import Host, check_fits, read_host
+from tonnage.engines.names import check_environment, check_labels, check_name
+from tonnage.engines.ports import check_ports, check_ports_are_free
+from tonnage.engines.processes import is_same, kill_group
+from tonnage.engines.supervisor import JOB, LOG, STATE, end_children
+from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+from tonnage.units import format_bytes
+
+_START_SECONDS = 20.0
+_STATES = {name: JobState(name) for name in ("running", "succeeded", "failed", "cancelled")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions(EngineOptions):
+    """How local processes are treated."""
+
+    grace_seconds: float = 10.0  # from SIGTERM to SIGKILL
+
+
+class LocalEngine:
+    """Processes on this machine. What they print and how they end is kept in a folder each."""
+
+    name: ClassVar[str] = "local"
+    Options: ClassVar[type[EngineOptions]] = LocalOptions
+
+    def __init__(self, folder: Path | None = None, host: Host | None = None) -> None:
+        self._asked_folder, self._asked_host = folder, host
+
+    @cached_property
+    def host(self) -> Host:
+        return self._asked_host or read_host()
+
+    @cached_property
+    def folder(self) -> Path:
+        folder = self._asked_folder or state_folder() / "local"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def plan(self, job: Job, options: EngineOptions) -> Manifest:
+        own_options(options, LocalOptions)
+        check_name(job.name)
+        check_labels(job.labels)
+        check_environment(job.environment)
+        check_ports(job.ports)
+        for refused, reason in _refusals(job):
+            if refused:
+                raise UsageError(reason, "--engine podman can do that")
+        return Manifest(engine=self.name, name=job.name, text=_render(job), job=job, options=options)
+
+    def submit(self, manifest: Manifest) -> JobId:
+        job, options = manifest.job, own_options(manifest.options, LocalOptions)
+        check_fits(job.resources, self.host)
+        check_ports_are_free(job.ports)
+        try:
+            folder = self.folder / job.name
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            raise UsageError(f"there is a local job {job.name} already", "choose another --name") from None
+        try:
+            write_json(folder / JOB, self._order(job, options))
+            self._start(folder, job)
+        except BaseException:
+            _clean_up(folder)
+            raise
+        return JobId(job.name)
+
+    def state(self, job_id: JobId) -> JobStatus:
+        return _status(self._read(job_id))
+
+    def cancel(self, job_id: JobId) -> None:
+        state = self._read(job_id)
+        if state["state"] != "running":
+            return
+        if is_same(state["supervisor"], state["supervisor_birth"]):
+            os.kill(state["supervisor"], signal.SIGTERM)
+            self._wait_for_end(job_id)
+        elif kill_group(state["pid"], state["birth"]):
+            group = Group({name: Path(path) for name, path in state["groups"].items()})
+            end_children(state["pid"], group)  # what its supervisor would have done
+            group.remove()
+            write_json(self.folder / job_id / STATE, state | {"state": "cancelled", "ended_at": time.time()})
+
+    def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:
+        self._read(job_id)
+        return follow_file(self.folder / job_id / LOG, lambda: follow and not self.state(job_id).state.is_over)
+
+    def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]:
+        for folder in sorted(self.folder.iterdir()):
+            order, state = read_json(folder / JOB), read_json(folder / STATE)
+            if order and state:
+                yield JobId(folder.name), _status(state), order["labels"]
+
+    def remove(self, job_id: JobId) -> None:
+        if not self.state(job_id).state.is_over:
+            raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
+        shutil.rmtree(self.folder / job_id)
+
+    # -- inside -----------------------------------------------------------------------------------------------------------
+
+    def _order(self, job: Job, options: LocalOptions) -> dict[str, Any]:
+        return {
+            "name": job.name,
+            "command": list(job.command),
+            "workdir": job.workdir,
+            "labels": dict(job.labels),
+            "cores": self._choose_cores(job.resources),
+            "memory_bytes": job.resources.memory_bytes,
+            "pids": job.resources.pids,
+            "grace_seconds": options.grace_seconds,
+        }
+
+    def _gpu_environment(self, resources: Resources) -> dict[str, str]:
+        """No GPU was asked for: then none is seen."""
+        chosen = self.host.matching_gpus(resources.gpu)[: resources.gpu_count]
+        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in chosen)}
+
+    def _choose_cores(self, resources: Resources) -> list[int]:
+        """Those first that no other local job was given."""
+        candidates = self.host.cores
+        if resources.numa_node is not None:
+            candidates = self.host.node(resources.numa_node).cores
+        busy = [core for order in self._running_orders() for core in order["cores"]]
+        by_use = sorted(candidates, key=lambda core: (busy.count(core), core))
+        return sorted(by_use[: math.ceil(resources.cpu_cores)])
+
+    def _running_orders(self) -> Iterator[dict[str, Any]]:
+        for job_id, status, _ in self.jobs():
+            if status.state is JobState.RUNNING:
+                yield read_json(self.folder / job_id / JOB)
+
+    def _start(self, folder: Path, job: Job) -> None:
+        command = [sys.executable, "-P", "-m", "tonnage.engines.supervisor", str(folder)]
+        environment = {**os.environ, **self._gpu_environment(job.resources), **job.environment}
+        # Through a pipe: there may be secrets in it, which no file shall keep.
+        given = json.dumps(environment).encode()
+        with open(folder / "supervisor.log", "wb") as log:
+            subprocess.run(command, input=given, stdout=log, stderr=log, cwd="/", check=False)
+        state = _wait_for(folder / STATE, _START_SECONDS)
+        if state is None:
+            said = (folder / "supervisor.log").read_text(errors="replace").strip().splitlines()
+            raise Unreachable(f"the process that starts {job.name} did not answer: {said[-1] if said else 'no word'}")
+        if state["state"] == "refused":
+            raise _refused(job, state)
+
+    def _wait_for_end(self, job_id: JobId) -> None:
+        """The supervisor kills after the grace of this job; one second more is for writing it down."""
+        order = read_json(self.folder / job_id / JOB)
+        deadline = time.monotonic() + order["grace_seconds"] + 3
+        while time.monotonic() < deadline:
+            if _status(self._read(job_id)).state.is_over:
+                return
+            time.sleep(0.02)
+        raise Unreachable(f"{job_id} did not end", "try again")
+
+    def _read(self, job_id: JobId) -> dict[str, Any]:
+        state: dict[str, Any] | None = read_json(self.folder / job_id / STATE) if _is_plain(job_id) else None
+        if state is None:
+            raise NotFound(f"there is no local job {job_id!r}", "`tonnage status` lists all")
+        return state
+
+
+def _is_plain(job_id: str) -> bool:
+    return job_id not in ("", ".", "..") and Path(job_id).name == job_id
+
+
+def _refusals(job: Job) -> list[tuple[bool, str]]:
+    moved = next((f"{a} to {b}" for a, b in job.ports if a != b), "")
+    return [
+        (bool(job.mounts), "local processes see all folders as they are: nothing can be mounted"),
+        (bool(moved), f"local processes have this machine's ports: {moved} cannot be mapped"),
+        (job.replicas > 1, f"a local job is one process, not {job.replicas}"),
+        (bool(job.source and job.source.requirements), "local processes run with the packages that are installed"),
+    ]
+
+
+def _render(job: Job) -> str:
+    resources = job.resources
+    gpus = f"{resources.gpu_count} GPUs {resources.gpu}".strip() if resources.gpu_count else "no GPU"
+    node = "" if resources.numa_node is None else f" of NUMA node {resources.numa_node}"
+    variables = [f"{key}={shlex.quote(value)}" for key, value in job.environment.items()]
+    lines = [
+        f"# {resources.cpu_cores:g} CPU cores{node}, {format_bytes(resources.memory_bytes)} of memory, "
+        f"{resources.pids} processes, {gpus}",
+        *([f"cd {shlex.quote(job.workdir)}"] if job.workdir else []),
+        " ".join([*variables, shlex.join(job.command)]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _wait_for(path: Path, seconds: float) -> dict[str, Any] | None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        state: dict[str, Any] | None = read_json(path)
+        if state is not None:
+            return state
+        time.sleep(0.01)
+    return None
+
+
+def _status(state: dict[str, Any]) -> JobStatus:
+    kind, reason = _STATES.get(state["state"], JobState.UNKNOWN), state.get("reason", "")
+    if kind is JobState.RUNNING and not is_same(state["supervisor"], state["supervisor_birth"]):
+        lost = not is_same(state["pid"], state["birth"])
+        kind = JobState.FAILED if lost else JobState.RUNNING
+        reason = (
+            "it ended together with its supervisor, such as at a restart of the machine"
+            if lost
+            else "its supervisor is gone"
+        )
+    return JobStatus(
+        state=kind,
+        exit_code=state.get("exit_code"),
+        reason="; ".join(filter(None, [reason, *state.get("notes", [])])),
+        started_at=state.get("started_at"),
+        ended_at=state.get("ended_at"),
+    )
+
+
+def _refused(job: Job, state: dict[str, Any]) -> TonnageError:
+    if state.get("errno") in (errno.ENOENT, errno.EACCES, errno.ENOTDIR):
+        return NotFound(f"{job.name} cannot be started: {state['reason']}")
+    return TonnageError(f"{job.name} cannot be started: {state['reason']}")
+
+
+def _clean_up(folder: Path) -> None:
+    """A start that failed leaves nothing: not even a process that was faster than the error."""
+    state = read_json(folder / STATE)
+    if state and state.get("pid"):
+        kill_group(state["pid"], state["birth"])
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,107 @@
+"""Deployments: written down, found again, stopped and forgotten; nothing half-deployed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tonnage.engines import deploying
+from tonnage.engines.base import EngineOptions, Job, JobId, JobState
+from tonnage.engines.deploying import Deployments, deploy, status_of, statuses, stop, wait
+from tonnage.engines.fake import FakeEngine, FakeRun
+from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine(scripts={"sleep": FakeRun(polls=None), "fail": FakeRun(exit_code=7)})
+    monkeypatch.setattr(deploying, "find_engine", lambda name: engine)
+    return engine
+
+
+@pytest.fixture
+def deployments(tmp_path: Path) -> Deployments:
+    return Deployments(tmp_path / "deployments")
+
+
+def put(engine: FakeEngine, deployments: Deployments, name: str, command: str = "sleep") -> deploying.Deployment:
+    return deploy(Job(name=name, command=(command,), ports=()), engine, EngineOptions(), deployments)
+
+
+def test_a_deployment_is_found_again(engine: FakeEngine, deployments: Deployments) -> None:
+    made = put(engine, deployments, "train-1")
+    assert Deployments(deployments.folder).find("train-1") == made
+    assert deployments.find("tr") == made
+
+
+def test_two_that_begin_alike_are_told_apart(engine: FakeEngine, deployments: Deployments) -> None:
+    short, _ = put(engine, deployments, "train"), put(engine, deployments, "train-2")
+    assert deployments.find("train") == short
+    with pytest.raises(UsageError, match="could be train, train-2"):
+        deployments.find("tra")
+    with pytest.raises(NotFound, match="no deployment 'x'"):
+        deployments.find("x")
+    with pytest.raises(NotFound):
+        deployments.find("")
+
+
+def test_an_engine_that_does_not_answer_leaves_nothing(engine: FakeEngine, deployments: Deployments) -> None:
+    engine.is_reachable = False
+    with pytest.raises(Unreachable):
+        put(engine, deployments, "train")
+    assert list(deployments.all()) == []
+    engine.is_reachable = True
+    put(engine, deployments, "train")
+
+
+def test_a_name_is_used_once(engine: FakeEngine, deployments: Deployments) -> None:
+    made = put(engine, deployments, "train")
+    with pytest.raises(UsageError, match="already"):
+        put(engine, deployments, "train")
+    assert deployments.find("train") == made
+
+
+def test_silent_engines_do_not_hide_the_others(engine: FakeEngine, deployments: Deployments) -> None:
+    put(engine, deployments, "train")
+    engine.is_reachable = False
+    ((_, status),) = statuses(deployments)
+    assert (status.state, status.reason) == (JobState.UNKNOWN, "the fake engine was told not to answer")
+
+
+def test_stopping_may_be_repeated_and_forgets_when_told_to(engine: FakeEngine, deployments: Deployments) -> None:
+    made = put(engine, deployments, "train")
+    assert stop(made, deployments).state is JobState.CANCELLED
+    assert stop(made, deployments).state is JobState.CANCELLED
+    stop(made, deployments, remove=True)
+    assert list(deployments.all()) == []
+    assert list(engine.jobs()) == []
+
+
+def test_a_start_that_was_cut_off_can_be_stopped(engine: FakeEngine, deployments: Deployments) -> None:
+    made = replace(put(engine, deployments, "train"), job_id=JobId(""))
+    deployments.write(made)
+    assert status_of(deployments.find("train")).state is JobState.RUNNING
+    assert stop(made, deployments, remove=True).state is JobState.CANCELLED
+    assert list(engine.jobs()) == []
+
+
+def test_what_is_gone_can_be_forgotten(engine: FakeEngine, deployments: Deployments) -> None:
+    made = put(engine, deployments, "train")
+    engine.cancel(made.job_id)
+    engine.remove(made.job_id)
+    with pytest.raises(NotFound):
+        stop(made, deployments)
+    assert stop(made, deployments, remove=True).reason == "it was gone already"
+    assert list(deployments.all()) == []
+
+
+def test_waiting_ends_with_the_job(engine: FakeEngine, deployments: Deployments) -> None:
+    status = wait(put(engine, deployments, "train", "fail"), engine)
+    assert (status.state, status.exit_code) == (JobState.FAILED, 7)
+
+
+def test_waiting_has_an_end(engine: FakeEngine, deployments: Deployments) -> None:
+    with pytest.raises(TonnageError, match=r"still running after 0\.1 s"):
+        wait(put(engine, deployments, "train"), engine, seconds=0.1)

@@ -1,0 +1,220 @@
+"""What would be submitted: kept as files, valid by the published schemas, and free of what schemas do not see."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from manifests import DIGEST, MANIFESTS, SERVE, TRAIN
+
+from tonnage.engines.base import EngineOptions, Job, Mount, Resources, Source
+from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
+from tonnage.engines.kubernetes import KubernetesEngine
+from tonnage.engines.kubernetes_checks import faults, parse_quantity
+from tonnage.engines.kubernetes_manifest import KubernetesOptions, bytes_quantity, cpu_quantity, render
+from tonnage.errors import UsageError
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "engines"
+VERSIONS = ("1.34", "1.37")  # the first with resource.k8s.io/v1, and the newest that the schemas know
+
+Document = dict[str, Any]
+
+
+@pytest.mark.parametrize("file", MANIFESTS)
+def test_manifests_are_as_they_were(file: str) -> None:
+    engine, job, options = MANIFESTS[file]
+    assert engine.plan(job, options).text == (GOLDEN / file).read_text()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", [file for file in MANIFESTS if file.endswith(".yaml")])
+def test_kubernetes_takes_them(file: str, version: str) -> None:
+    for document in yaml.safe_load_all((GOLDEN / file).read_text()):
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_strict_validation_would_notice() -> None:
+    (document,) = (d for d in render(SERVE, KubernetesOptions()) if d["kind"] == "Deployment")
+    document["spec"]["replicsa"] = 3
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+
+
+names = st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=80)
+
+
+@settings(deadline=None)  # validation by schemas takes 0.3 s for the largest, on a busy machine
+@given(
+    name=names,
+    command=st.lists(texts, min_size=1, max_size=4).map(tuple),
+    cores=st.floats(0.01, 512),
+    memory_bytes=st.integers(1, 1 << 45),
+    gpus=st.integers(0, 16),
+    gpu=st.sampled_from(["", "H200", "L4", "A100 SXM 80GB"]),
+    labels=st.dictionaries(st.sampled_from(["team", "example.com/x", "tonnage.y"]), texts),
+    variables=st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,9}", fullmatch=True), texts, max_size=3),
+    content=st.one_of(st.none(), st.binary(max_size=50)),
+    replicas=st.integers(0, 3),
+    ports=st.lists(st.integers(1, 65535), max_size=3, unique=True),
+    dra=st.booleans(),
+)
+def test_whatever_is_rendered_is_valid(
+    name: str, command: tuple[str, ...], cores: float, memory_bytes: int, gpus: int, gpu: str, labels: dict[str, str],
+    variables: dict[str, str], content: bytes | None, replicas: int, ports: list[int], dra: bool,
+) -> None:  # fmt: skip
+    job = Job(
+        name=name, image="x", command=command, environment=variables, labels=labels, replicas=replicas,
+        resources=Resources(cpu_cores=cores, memory_bytes=memory_bytes, gpu_count=gpus, gpu=gpu),
+        source=None if content is None else Source(files={"a/b.py": content}, digest=DIGEST),
+        ports=tuple((port, port) for port in ports),
+    )  # fmt: skip
+    text = KubernetesEngine().plan(job, KubernetesOptions(dra=dra)).text
+    assert list(yaml.safe_load_all(text)) == render(job, KubernetesOptions(dra=dra))
+    for document in yaml.safe_load_all(text):
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    amounts = render(job, KubernetesOptions())[-2 if replicas and ports else -1]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    assert float(parse_quantity(amounts["resources"]["limits"]["cpu"])) >= cores * (1 - 1e-9)
+    assert parse_quantity(amounts["resources"]["limits"]["memory"]) == memory_bytes
+
+
+# -- what the schemas do not see ------------------------------------------------------------------------------------------
+
+
+def pod(documents: list[Document]) -> Document:
+    (found,) = (document["spec"]["template"] for document in documents if "template" in document["spec"])
+    return dict(found)
+
+
+def container(documents: list[Document]) -> Document:
+    return dict.__getitem__(pod(documents)["spec"], "containers")[0]
+
+
+def set_to(place: Document, key: str, value: object) -> None:
+    place[key] = value
+
+
+FAULTS: dict[str, tuple[Callable[[list[Document]], object], str]] = {
+    "selector": (lambda d: set_to(d[0]["spec"]["selector"]["matchLabels"], "app", "other"), "selector asks"),
+    "no selector": (lambda d: set_to(d[0]["spec"], "selector", {}), "no selector"),
+    "service": (lambda d: set_to(d[1]["spec"], "selector", {"app": "other"}), "no pod is behind"),
+    "service port": (lambda d: set_to(d[1]["spec"]["ports"][0], "targetPort", 1), "no container opens"),
+    "port name": (lambda d: set_to(d[1]["spec"]["ports"][0], "name", "x" * 16), "no name of a port"),
+    "name": (lambda d: set_to(d[0]["metadata"], "name", "Serve_Vit"), "no DNS label"),
+    "namespace": (lambda d: set_to(d[0]["metadata"], "namespace", "x.y"), "no DNS label"),
+    "service name": (lambda d: set_to(d[1]["metadata"], "name", "1serve"), "no DNS label"),
+    "label value": (lambda d: set_to(d[0]["metadata"]["labels"], "digest", DIGEST), "cannot be"),
+    "label key": (lambda d: set_to(d[0]["metadata"]["labels"], "a b", "c"), "no name of a label"),
+    "quantity": (lambda d: set_to(container(d)["resources"]["limits"], "memory", "1 GiB"), "no quantity"),
+    "zero": (lambda d: set_to(container(d)["resources"]["limits"], "cpu", "0"), "more than 0"),
+    "requests": (lambda d: set_to(container(d)["resources"]["requests"], "cpu", "1"), "differ"),
+    "half a gpu": (lambda d: set_to(container(d)["resources"]["limits"], "nvidia.com/gpu", "500m"), "whole numbers"),
+    "volume": (lambda d: set_to(container(d)["volumeMounts"][0], "name", "temp"), "no volume of the pod"),
+    "mount path": (lambda d: set_to(container(d)["volumeMounts"][0], "mountPath", "tmp"), "full path"),
+    "variable": (lambda d: set_to(container(d)["env"][0], "name", "A B"), "environment variable"),
+    "restart": (lambda d: set_to(pod(d)["spec"], "restartPolicy", "Never"), "restartPolicy"),
+    "claim": (lambda d: set_to(container(d)["resources"], "claims", [{"name": "gpu"}]), "not one of the pod's"),
+    "template": (
+        lambda d: set_to(pod(d)["spec"], "resourceClaims", [{"name": "g", "resourceClaimTemplateName": "t"}]),
+        "no ResourceClaimTemplate",
+    ),
+    "image": (lambda d: set_to(container(d), "image", "my image"), "no image"),
+    "twice": (lambda d: d.append(d[1]), "same name"),
+    "config": (
+        lambda d: pod(d)["spec"]["volumes"].append({"name": "p", "configMap": {"name": "nowhere"}}), "the ConfigMap",
+    ),
+}  # fmt: skip
+
+
+def test_what_is_rendered_has_no_faults() -> None:
+    assert list(faults(render(SERVE, KubernetesOptions()))) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_that_schemas_miss_are_found(fault: str) -> None:
+    spoil, words = FAULTS[fault]
+    documents = copy.deepcopy(render(SERVE, KubernetesOptions()))
+    spoil(documents)
+    assert any(words in found for found in faults(documents))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500m", 0.5), ("2", 2), ("1Gi", 1 << 30), ("1.5G", 1.5e9), (3, 3), ("100k", 1e5)]
+)
+def test_quantities_are_read(text: object, value: float) -> None:
+    assert float(parse_quantity(text)) == value
+
+
+@pytest.mark.parametrize("text", ["", "1 Gi", "1GiB", "-1", "1e", "Gi", "0x1", "1,5", None])
+def test_what_is_no_quantity_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="no quantity"):
+        parse_quantity(text)
+
+
+def test_quantities_are_exact_and_never_too_little() -> None:
+    assert [cpu_quantity(cores) for cores in (1, 1.5, 0.0001, 64)] == ["1", "1500m", "1m", "64"]
+    assert [bytes_quantity(count) for count in (1 << 30, 1536 << 20, 1000)] == ["1Gi", "1536Mi", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mounts": (Mount(source="/data", target="/data"),)}, "PersistentVolumeClaim|not there on the nodes"),
+        ({"source": Source(files={}, digest="", requirements=("numpy",))}, "requirements"),
+        ({"source": Source(files={"a": b"x" * (1 << 20)}, digest="")}, "ConfigMap holds"),
+        ({"image": ""}, "needs an image"),
+        ({"resources": Resources(numa_node=0)}, "NUMA"),
+        ({"labels": {"a b": "c"}}, "name of a label"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_refused(change: dict[str, Any], words: str) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(UsageError, match=words):
+        KubernetesEngine().plan(replace(TRAIN, **change), EngineOptions())
+
+
+def test_a_namespace_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="namespace"):
+        KubernetesEngine().plan(TRAIN, KubernetesOptions(namespace="Vision"))
+
+
+# -- the Containerfile ----------------------------------------------------------------------------------------------------
+
+
+def test_requirements_come_before_the_program() -> None:
+    source = Source(files={"a.py": b""}, digest=DIGEST, requirements=("numpy==2.4.6",))
+    assert render_containerfile("python:3", source).splitlines() == [
+        "FROM python:3",
+        "COPY requirements.txt /requirements.txt",
+        'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "-r", "/requirements.txt"]',
+        "COPY program/ /app/",
+        "WORKDIR /app",
+    ]
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
+def test_no_file_leaves_the_folder_of_the_build(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="outside"):
+        write_context(tmp_path, "python:3", Source(files={name: b""}, digest=""))
+
+
+def test_another_program_or_image_has_another_tag() -> None:
+    from dataclasses import replace
+
+    source = Source(files={"a.py": b""}, digest=DIGEST)
+    other, more = replace(source, digest="sha256:1"), replace(source, requirements=("numpy",))
+    job = Job(name="x", image="python:3", command=("a",))
+    tags = {image_tag(job, each) for each in (source, other, more)} | {
+        image_tag(replace(job, image="python:4"), source)
+    }
+    assert len(tags) == 4
