@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,8 +29,7 @@ def configure_server_command(
 
     Clients never send programs, and the server never runs any.
     """
-    import uvicorn
-
+    uvicorn = _uvicorn()
     from tonnage.service.app import create_app
     from tonnage.service.files import rules_text
     from tonnage.store.database import open_database
@@ -42,6 +41,18 @@ def configure_server_command(
         app = create_app(configurator, rules_text(rules))
         _check_free(host, port)
         uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=64, timeout_keep_alive=5)
+
+
+def _uvicorn() -> Any:
+    from tonnage.errors import MissingDependency
+
+    try:
+        import fastapi  # noqa: F401 - the application needs it
+        import uvicorn
+    except ModuleNotFoundError as error:
+        message = f"the configuration server needs the package {error.name}"
+        raise MissingDependency(message, "pip install 'tonnage[service]'") from None
+    return uvicorn
 
 
 def _configurator(

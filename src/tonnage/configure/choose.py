@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.configure import host_side
 from tonnage.configure.answer import Choice, Considered
-from tonnage.configure.compute import phases_on
 from tonnage.configure.inventory import Candidate, candidates
 from tonnage.configure.limits import Obstacle, nothing_fits, too_little_memory, unusable
-from tonnage.configure.predict import Prediction, Sizing, configuration, predict
+from tonnage.configure.predict import Prediction, Predictor, Sizing, configuration
 from tonnage.configure.rule_fields import fields_of
 from tonnage.configure.rules import Decision, Rules
 from tonnage.configure.sizing import all_sizes, size, wanted_bytes
@@ -24,10 +22,14 @@ TOLERANCE = 0.05  # by which the rules' choice may be slower than the minimum
 class _Sized:
     """A candidate that can run the program, with what the rules give it."""
 
-    candidate: Candidate
+    predictor: Predictor
     decision: Decision
     sizing: Sizing
     prediction: Prediction
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.predictor.candidate
 
 
 def choose(work: Work, cluster: Cluster, rules: Rules) -> Choice:
@@ -35,8 +37,8 @@ def choose(work: Work, cluster: Cluster, rules: Rules) -> Choice:
     sized, rejected = _sort_out(work, candidates(cluster, work.most_gpus), rules)
     if not sized:
         raise nothing_fits(rejected)
-    chosen, reasons = _by_rules(work, sized)
-    best = _minimum(work, sized)
+    chosen, reasons = _by_rules(sized)
+    best = _minimum(sized)
     slower = chosen.prediction.run_seconds.value / best.prediction.run_seconds.value - 1
     overruled = slower > TOLERANCE
     taken = best if overruled else chosen
@@ -74,33 +76,38 @@ def _sort_out(
 
 
 def _size_or_obstacle(work: Work, candidate: Candidate, rules: Rules) -> _Sized | Obstacle:
-    fields = fields_of(work, candidate)
+    predictor = Predictor(work, candidate)
+    fields = fields_of(predictor)
     decision = rules.decide(fields)
     wanted = wanted_bytes(candidate, decision, fields)
     obstacle = too_little_memory(wanted, work.indicators.peak_host_bytes, candidate)
     if obstacle is not None:
         return obstacle
     sizing = size(work, candidate, decision, fields)
-    return _Sized(candidate=candidate, decision=decision, sizing=sizing, prediction=predict(work, candidate, sizing))
+    return _Sized(predictor=predictor, decision=decision, sizing=sizing, prediction=predictor.predict(sizing))
 
 
 # -- the rules' choice ----------------------------------------------------------------------------------------------------
 
 
-def _by_rules(work: Work, sized: Sequence[_Sized]) -> tuple[_Sized, dict[str, str]]:
-    """Preferences narrow the candidates down as long as some are left; the order decides among these."""
+def _by_rules(sized: Sequence[_Sized]) -> tuple[_Sized, dict[str, str]]:
+    """Preferences decide among candidates with as many GPUs of one kind; the order decides among what they leave."""
     reasons: dict[str, str] = {}
     left = list(sized)
     for about, suits in (("communication", _communicates_as_asked), ("pcie_lanes", _has_lanes)):
-        kept = [one for one in left if suits(one)]
-        if kept:
-            reasons |= {one.candidate.name: one.decision.reason(about) for one in left if one not in kept}
-            left = kept
-    ranked = sorted(left, key=lambda one: _rank(work, one), reverse=True)
+        suited = {_gpus(one) for one in left if suits(one)}
+        for one in [one for one in left if _gpus(one) in suited and not suits(one)]:
+            reasons[one.candidate.name] = one.decision.reason(about)
+            left.remove(one)
+    ranked = sorted(left, key=_rank, reverse=True)
     first = ranked[0]
     for one in ranked[1:]:
-        reasons[one.candidate.name] = f"{one.decision.reason('order')}: that is {first.candidate.name}"
+        reasons[one.candidate.name] = f"rule {one.decision.by['order'].name} puts {first.candidate.name} first"
     return first, reasons
+
+
+def _gpus(one: _Sized) -> tuple[str, int]:
+    return one.candidate.gpu.name if one.candidate.gpu else "", one.candidate.gpu_count
 
 
 def _communicates_as_asked(one: _Sized) -> bool:
@@ -113,47 +120,44 @@ def _has_lanes(one: _Sized) -> bool:
     return asked is None or link is None or link[1] >= asked
 
 
-def _rank(work: Work, one: _Sized) -> tuple[float, ...]:
-    return tuple(_QUALITIES[name](work, one) for name in one.decision.then.order or ("speed",))
+def _rank(one: _Sized) -> tuple[float, ...]:
+    return tuple(_QUALITIES[name](one) for name in one.decision.then.order or ("speed",))
 
 
-def _speed(work: Work, one: _Sized) -> float:
+def _speed(one: _Sized) -> float:
     """Steps of all GPUs in a second of computing: nothing else that a step waits for is looked at."""
     if one.candidate.gpu is None:
         return float(one.sizing.cpu_cores)
-    phases = phases_on(work, one.candidate.gpu)
-    return one.candidate.gpu_count / phases.seconds if phases and phases.seconds else 0.0
+    seconds = one.predictor.phases.seconds + one.predictor.idle_seconds
+    return one.candidate.gpu_count / seconds if seconds else 0.0
 
 
-def _loading_speed(work: Work, one: _Sized) -> float:
+def _loading_speed(one: _Sized) -> float:
     """Steps of all GPUs that are loaded in a second, up to what computing takes."""
-    loading = host_side.loading_seconds(work.indicators)
-    cores = one.sizing.loader_workers * max(one.candidate.gpu_count, 1)
-    return min(cores / loading, _speed(work, one)) if loading else _speed(work, one)
+    loading, count = one.predictor.loading_seconds, max(one.candidate.gpu_count, 1)
+    return min(one.sizing.loader_workers * count / loading, _speed(one)) if loading else _speed(one)
 
 
-_QUALITIES: Mapping[str, Callable[[Work, _Sized], float]] = {
+_QUALITIES: Mapping[str, Callable[[_Sized], float]] = {
     "speed": _speed,
     "loading_speed": _loading_speed,
-    "host_bytes_second": lambda work, one: one.candidate.host_bytes_second * max(one.candidate.gpu_count, 1),
-    "gpu_count": lambda work, one: float(one.candidate.gpu_count),
-    "cpu_cores": lambda work, one: float(one.candidate.node.cpu_cores),
+    "host_bytes_second": lambda one: one.candidate.host_bytes_second * max(one.candidate.gpu_count, 1),
+    "gpu_count": lambda one: float(one.candidate.gpu_count),
+    "cpu_cores": lambda one: float(one.candidate.node.cpu_cores),
 }
 
 
 # -- the analytic minimum -------------------------------------------------------------------------------------------------
 
 
-def _minimum(work: Work, sized: Sequence[_Sized]) -> _Sized:
-    """Over all candidates and all that each could be given; among equals the one with the fewest cores."""
-    tried = [
-        _with(work, one, sizing) for one in sized for sizing in (one.sizing, *all_sizes(one.candidate, one.sizing))
-    ]
+def _minimum(sized: Sequence[_Sized]) -> _Sized:
+    """Over all candidates and all that each could be given; among equals the one with the fewest GPUs and cores."""
+    tried = [_with(one, sizing) for one in sized for sizing in (one.sizing, *all_sizes(one.candidate, one.sizing))]
     return min(tried, key=lambda one: (one.prediction.run_seconds.value, one.candidate.gpu_count, one.sizing.cpu_cores))
 
 
-def _with(work: Work, one: _Sized, sizing: Sizing) -> _Sized:
-    return replace(one, sizing=sizing, prediction=predict(work, one.candidate, sizing))
+def _with(one: _Sized, sizing: Sizing) -> _Sized:
+    return replace(one, sizing=sizing, prediction=one.predictor.predict(sizing))
 
 
 # -- reasons --------------------------------------------------------------------------------------------------------------

@@ -15,23 +15,23 @@ _NOTICEABLE = 0.02  # share of a step below which waiting for data is what askin
 
 
 def h2d_seconds(indicators: Indicators, host_bytes_second: float, pinned: bool) -> float:
-    """The copies to the GPU over another link, with the memory they come from pinned or as it was."""
-    share = 1.0 if pinned else indicators.pinned_share
-    size = float(indicators.h2d_bytes)
-    there = _seconds_byte(size, share, host_bytes_second, _COPIES.pageable_h2d)
-    if not indicators.h2d_seconds or indicators.device == "cpu":
-        return size * there
-    here = _seconds_byte(size, indicators.pinned_share, _source_link(indicators), _COPIES.pageable_h2d)
+    """The copies to the GPU over another link, with the memory they come from pinned or as it was. What kernels hide
+    takes no time in the indicators, and none here."""
+    if not indicators.h2d_seconds:
+        return 0.0
+    share, size = indicators.pinned_share, float(indicators.h2d_bytes)
+    here = _seconds_byte(size, share, _source_link(indicators), _COPIES.pageable_h2d)
+    there = _seconds_byte(size, 1.0 if pinned else share, host_bytes_second, _COPIES.pageable_h2d)
     return indicators.h2d_seconds * there / here
 
 
 def d2h_seconds(indicators: Indicators, host_bytes_second: float) -> float:
     """Results come back into memory that nobody pins."""
+    if not indicators.d2h_seconds:
+        return 0.0
     size = float(indicators.d2h_bytes)
-    there = _seconds_byte(size, 0.0, host_bytes_second, _COPIES.pageable_d2h)
-    if not indicators.d2h_seconds or indicators.device == "cpu":
-        return size * there
-    return indicators.d2h_seconds * there / _seconds_byte(size, 0.0, _source_link(indicators), _COPIES.pageable_d2h)
+    here = _seconds_byte(size, 0.0, _source_link(indicators), _COPIES.pageable_d2h)
+    return indicators.d2h_seconds * _seconds_byte(size, 0.0, host_bytes_second, _COPIES.pageable_d2h) / here
 
 
 def _source_link(indicators: Indicators) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil
 
 from tonnage.configure import host_side
@@ -63,82 +64,95 @@ def configuration(candidate: Candidate, sizing: Sizing) -> HardwareConfiguration
     )
 
 
-def busy_seconds(work: Work, candidate: Candidate, pinned: bool) -> float:
-    """A step without waiting for data."""
-    return sum(_busy_parts(work, candidate, pinned).values())
-
-
-def predict(work: Work, candidate: Candidate, sizing: Sizing) -> Prediction:
-    """Only for candidates of which something is known: `is_predictable`."""
-    parts = _busy_parts(work, candidate, sizing.pinned_memory)
-    busy, count = sum(parts.values()), max(candidate.gpu_count, 1)
-    cores_each = max(sizing.cpu_cores // count, 1)
-    loading = host_side.loading_seconds(work.indicators)
-    parts["data wait"] = host_side.wait_seconds(loading, sizing.loader_workers, cores_each, busy)
-    if candidate.gpu is None:
-        parts["compute"] *= max((work.indicators.cpu_cores_used or 1.0) / sizing.cpu_cores, 1.0)
-    phases = _phases(work, candidate)
-    step = sum(parts.values())
-    run = step * ceil(work.run_steps / count)
-    return Prediction(
-        step_seconds=step,
-        run_seconds=Interval(run, run * phases.low, run * phases.high),
-        basis=phases.basis,
-        parts=parts,
-    )
-
-
 def is_predictable(work: Work, candidate: Candidate) -> bool:
     if candidate.gpu is None:
         return work.indicators.device == "cpu"
     return phases_on(work, candidate.gpu) is not None
 
 
-def _phases(work: Work, candidate: Candidate) -> Phases:
-    if candidate.gpu is not None:
-        found = phases_on(work, candidate.gpu)
-        assert found is not None  # the caller has asked `is_predictable`
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """One candidate, of which something is known (`is_predictable`); what does not depend on its sizing is found once."""
+
+    work: Work
+    candidate: Candidate
+
+    def predict(self, sizing: Sizing) -> Prediction:
+        parts = self._busy_parts(sizing.pinned_memory)
+        busy, count = sum(parts.values()), max(self.candidate.gpu_count, 1)
+        if self.candidate.gpu is None:
+            parts["compute"] *= max((self.work.indicators.cpu_cores_used or 1.0) / sizing.cpu_cores, 1.0)
+        cores_each = max(sizing.cpu_cores // count, 1)
+        parts["data wait"] = host_side.wait_seconds(self.loading_seconds, sizing.loader_workers, cores_each, busy)
+        step = sum(parts.values())
+        run = step * ceil(self.work.run_steps / count)
+        return Prediction(
+            step_seconds=step,
+            run_seconds=Interval(run, run * self.phases.low, run * self.phases.high),
+            basis=self.phases.basis,
+            parts=parts,
+        )
+
+    def busy_seconds(self, pinned: bool) -> float:
+        """A step without waiting for data."""
+        return sum(self._busy_parts(pinned).values())
+
+    @cached_property
+    def loading_seconds(self) -> float:
+        return host_side.loading_seconds(self.work.indicators)
+
+    @cached_property
+    def phases(self) -> Phases:
+        if self.candidate.gpu is None:
+            return _on_processors(self.work)
+        found = phases_on(self.work, self.candidate.gpu)
+        assert found is not None  # who makes a predictor has asked `is_predictable`
         return found
+
+    @property
+    def idle_seconds(self) -> float:
+        """What the GPU waits for the host goes wherever the program goes; an estimate's phases hold it already."""
+        return 0.0 if self.phases.basis == "estimate" else self.work.indicators.idle_seconds
+
+    @cached_property
+    def exposed_seconds(self) -> float:
+        """What a step of several GPUs takes longer than that of one: gradients that backward does not hide."""
+        phases, nbytes = self.phases, gradient_bytes(self.work)
+        if self.candidate.topology is None or not phases.backward_seconds or not nbytes:
+            return 0.0
+        moments = [(place + 1) / _GRADIENTS * phases.backward_seconds for place in range(_GRADIENTS)]
+        timeline = Timeline(
+            forward_seconds=phases.forward_seconds,
+            backward_seconds=phases.backward_seconds,
+            optimizer_seconds=phases.optimizer_seconds,
+            gradients=tuple(Gradient(ready_seconds=moment, nbytes=nbytes // _GRADIENTS) for moment in moments),
+        )
+        return max(data_parallel(timeline, self.candidate.topology).step_seconds - phases.seconds, 0.0)
+
+    def _busy_parts(self, pinned: bool) -> dict[str, float]:
+        idle = self.idle_seconds
+        if self.candidate.gpu is None:
+            return {"compute": self.phases.seconds, "idle": idle}
+        own, link = self.work.indicators, self.candidate.host_bytes_second
+        return {
+            "compute": self.phases.seconds,
+            "communication": self.exposed_seconds,
+            "copies": host_side.h2d_seconds(own, link, pinned) + host_side.d2h_seconds(own, link),
+            "idle": idle,
+        }
+
+
+def _on_processors(work: Work) -> Phases:
     own = work.indicators
     spread = 1.5  # another processor: our assumption, since the catalogue knows GPUs only
     return Phases(
-        forward_seconds=own.forward_seconds, backward_seconds=own.backward_seconds,
-        optimizer_seconds=own.optimizer_seconds, basis=own.basis, low=1 / spread, high=spread,
-    )  # fmt: skip
-
-
-def _busy_parts(work: Work, candidate: Candidate, pinned: bool) -> dict[str, float]:
-    own, phases = work.indicators, _phases(work, candidate)
-    # The host's own time goes wherever the program goes; estimates count it to the phases already.
-    idle = own.idle_seconds if own.basis == "measured" else 0.0
-    if candidate.gpu is None:
-        return {"compute": phases.seconds, "idle": idle}
-    return {
-        "compute": phases.seconds,
-        "communication": _exposed_seconds(work, candidate, phases),
-        "copies": _copy_seconds(work, candidate, pinned),
-        "idle": idle,
-    }
-
-
-def _copy_seconds(work: Work, candidate: Candidate, pinned: bool) -> float:
-    link = candidate.host_bytes_second
-    return host_side.h2d_seconds(work.indicators, link, pinned) + host_side.d2h_seconds(work.indicators, link)
-
-
-def _exposed_seconds(work: Work, candidate: Candidate, phases: Phases) -> float:
-    """What a step of several GPUs takes longer than that of one: gradients that backward does not hide."""
-    nbytes = gradient_bytes(work)
-    if candidate.topology is None or not phases.backward_seconds or not nbytes:
-        return 0.0
-    moments = [(place + 1) / _GRADIENTS * phases.backward_seconds for place in range(_GRADIENTS)]
-    timeline = Timeline(
-        forward_seconds=phases.forward_seconds,
-        backward_seconds=phases.backward_seconds,
-        optimizer_seconds=phases.optimizer_seconds,
-        gradients=tuple(Gradient(ready_seconds=moment, nbytes=nbytes // _GRADIENTS) for moment in moments),
+        forward_seconds=own.forward_seconds,
+        backward_seconds=own.backward_seconds,
+        optimizer_seconds=own.optimizer_seconds,
+        basis=own.basis,
+        low=1 / spread,
+        high=spread,
     )
-    return max(data_parallel(timeline, candidate.topology).step_seconds - phases.seconds, 0.0)
 
 
 def gradient_bytes(work: Work) -> int:

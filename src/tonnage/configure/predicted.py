@@ -15,6 +15,11 @@ def predicted_indicators(report: Report, gpu: str, program_digest: str) -> Indic
     time = estimate.time
     if time is None:
         raise UsageError(f"the estimate of {report.program} says nothing about time: it does nothing on a GPU")
+    phases = (time.forward_seconds.value, time.backward_seconds.value, time.optimizer_seconds.value)
+    copies = time.h2d_seconds.value + time.d2h_seconds.value
+    # An estimate's phases hold the moments in which the GPU waits for the host; indicators count these apart.
+    busy = min(max(time.utilisation * time.step_seconds.value - copies, 0.0), sum(phases))
+    forward, backward, optimizer = (seconds * busy / sum(phases) if busy else seconds for seconds in phases)
     return Indicators(
         program=report.program,
         program_digest=program_digest,
@@ -23,9 +28,10 @@ def predicted_indicators(report: Report, gpu: str, program_digest: str) -> Indic
         gpu=estimate.gpu,
         steps=max(report.steps_traced, 1),
         step_seconds=time.step_seconds.value,
-        forward_seconds=time.forward_seconds.value,
-        backward_seconds=time.backward_seconds.value,
-        optimizer_seconds=time.optimizer_seconds.value,
+        forward_seconds=forward,
+        backward_seconds=backward,
+        optimizer_seconds=optimizer,
+        idle_seconds=sum(phases) - busy if busy else 0.0,
         h2d_seconds=time.h2d_seconds.value,
         d2h_seconds=time.d2h_seconds.value,
         h2d_bytes=estimate.h2d_bytes_step,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tonnage.configure import host_side
-from tonnage.configure.inventory import Candidate
-from tonnage.configure.predict import busy_seconds, gradient_bytes
+from tonnage.configure.predict import Predictor, gradient_bytes
 from tonnage.configure.rules import Fields
-from tonnage.configure.work import Work
 
 # As measured: name and meaning, for messages and the reference.
 INDICATORS = (
@@ -20,12 +18,11 @@ DERIVED = ("gradient_bytes", "gpu_count", "workers_wanted", "workers_kept")
 FIELDS = (*INDICATORS, *SHARES, *DERIVED)
 
 
-def fields_of(work: Work, candidate: Candidate) -> Fields:
+def fields_of(predictor: Predictor) -> Fields:
     """The value of each field. `workers_wanted` is how many load a step while the candidate computes one;
     `workers_kept` is that, and not less than the program has."""
-    own = work.indicators
-    busy = busy_seconds(work, candidate, pinned=True)
-    wanted = host_side.workers_wanted(host_side.loading_seconds(own), busy)
+    own = predictor.work.indicators
+    wanted = host_side.workers_wanted(predictor.loading_seconds, predictor.busy_seconds(pinned=True))
     seconds = {
         "forward": own.forward_seconds, "backward": own.backward_seconds, "optimizer": own.optimizer_seconds,
         "copy": own.h2d_seconds + own.d2h_seconds, "data_wait": own.data_wait_seconds, "idle": own.idle_seconds,
@@ -33,8 +30,8 @@ def fields_of(work: Work, candidate: Candidate) -> Fields:
     return {
         **{name: getattr(own, name) for name in INDICATORS},
         **{f"{name}_share": own.share(part) for name, part in seconds.items()},
-        "gradient_bytes": gradient_bytes(work),
-        "gpu_count": candidate.gpu_count,
+        "gradient_bytes": gradient_bytes(predictor.work),
+        "gpu_count": predictor.candidate.gpu_count,
         "workers_wanted": wanted,
         "workers_kept": max(wanted, own.loader_workers or 0),
     }

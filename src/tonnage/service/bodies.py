@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,7 @@ Bytes = Annotated[int, Field(ge=0, le=_MOST)]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 # No control characters, such as the NUL that PostgreSQL does not store.
-Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]*$")]
+Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)]
 LabelId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$", max_length=32)]
 
@@ -31,7 +30,7 @@ class Body(BaseModel):
 class IndicatorsBody(Body):
     """Indicators of a run, per step. Fields of later versions are passed over."""
 
-    program: Annotated[str, Field(max_length=4000, pattern=r"^[^\x00-\x1f\x7f\ud800-\udfff]*$")]
+    program: Annotated[str, Field(max_length=4000, pattern=r"^[^\x00-\x1f\x7f]*$")]
     program_digest: Digest
     basis: Literal["measured", "predicted"]
     device: Literal["cuda", "cpu"]
@@ -46,6 +45,8 @@ class IndicatorsBody(Body):
     d2h_seconds: Seconds = 0.0
     data_wait_seconds: Seconds = 0.0
     idle_seconds: Seconds = 0.0
+    h2d_busy_seconds: Seconds | None = None
+    d2h_busy_seconds: Seconds | None = None
     h2d_bytes: Bytes = 0
     d2h_bytes: Bytes = 0
     pinned_share: Share = 0.0
@@ -58,7 +59,7 @@ class IndicatorsBody(Body):
     power_watts: Amount | None = None
 
     def value(self) -> Indicators:
-        return Indicators.from_dict({field.name: getattr(self, field.name) for field in fields(Indicators)})
+        return Indicators.from_dict(self.model_dump(exclude_none=True))
 
 
 class KnownBody(Body):

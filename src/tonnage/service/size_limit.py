@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from fastapi import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BYTES = 512 * 1024
-
-
-class _TooLarge(Exception):
-    pass
 
 
 class SizeLimit:
@@ -24,29 +21,20 @@ class SizeLimit:
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > self.most_bytes:
-            await self._refuse(scope, receive, send)
+            body = {"message": self._text(), "hint": "send indicators, not traces"}
+            await JSONResponse(body, status_code=413)(scope, receive, send)
             return
-        arrived, began = 0, False
+        arrived = 0
 
         async def counted() -> Message:
             nonlocal arrived
             message = await receive()
             arrived += len(message.get("body", b""))
             if arrived > self.most_bytes:
-                raise _TooLarge
+                raise HTTPException(413, self._text())  # FastAPI passes this one on while it reads a body
             return message
 
-        async def noticed(message: Message) -> None:
-            nonlocal began
-            began = True
-            await send(message)
+        await self.app(scope, counted, send)
 
-        try:
-            await self.app(scope, counted, noticed)
-        except _TooLarge:
-            if not began:
-                await self._refuse(scope, receive, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = {"message": f"a request may have {self.most_bytes:,} bytes", "hint": "send indicators, not traces"}
-        await JSONResponse(body, status_code=413)(scope, receive, send)
+    def _text(self) -> str:
+        return f"a request may have {self.most_bytes:,} bytes"
