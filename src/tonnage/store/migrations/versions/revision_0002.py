@@ -29,7 +29,7 @@ def upgrade() -> None:
         "label_measurements",
         sa.Column("id", _ID, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_label_measurements"),
-        sa.Column("label_id", sa.BigInteger(), nullable=False),
+        sa.Column("label_id", _ID, nullable=False),
         sa.ForeignKeyConstraint(["label_id"], ["labels.id"], name="fk_label_measurements_label_id", ondelete="CASCADE"),
         sa.Column("measured_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("step_seconds", sa.Double(), nullable=False),
