@@ -56,7 +56,9 @@ def test_a_choice_that_is_too_slow_is_overruled() -> None:
     slow = Rule(name="cores", when=(), then=Consequence(order=("cpu_cores",)), reason="more cores are better")
     first = Rule(name="no-workers", when=(), then=replace(Consequence(), pinned_memory=False), reason="why not")
     cluster = example_cluster()
-    cluster = replace(cluster, nodes=tuple(replace(n, cpu_cores=200) if n.group == "desk" else n for n in cluster.nodes))
+    cluster = replace(
+        cluster, nodes=tuple(replace(n, cpu_cores=200) if n.group == "desk" else n for n in cluster.nodes)
+    )
     choice = choose(work(), cluster, Rules(version="1", rules=(first, slow)))
     assert choice.overruled
     assert choice.configuration.node_type == "hopper"
@@ -67,8 +69,9 @@ def test_a_choice_that_is_too_slow_is_overruled() -> None:
 def test_memory_of_the_gpu_binds() -> None:
     with pytest.raises(DoesNotFit) as error:
         chosen(work(indicators=indicators(peak_gpu_bytes=200 << 30)))
-    assert "GPU memory binds: the nearest is hopper: H200, pcie: GPU memory: needs 200 GiB of 140 GiB (43 % too much)" in (
-        error.value.message
+    assert (
+        "GPU memory binds: the nearest is hopper: H200, pcie: GPU memory: needs 200 GiB of 140 GiB (43 % too much)"
+        in (error.value.message)
     )
 
 
@@ -86,9 +89,7 @@ def test_a_program_for_processors_goes_where_there_are_cores() -> None:
 
 
 def test_a_program_seen_on_processors_only_is_not_put_on_a_gpu(tmp_path: Path) -> None:
-    only_gpus = cluster_of(
-        tmp_path, "nodes: [{name: a, gpus: [{model: H200}], cpu: {cores: 4}, memory: 64 GiB}]"
-    )
+    only_gpus = cluster_of(tmp_path, "nodes: [{name: a, gpus: [{model: H200}], cpu: {cores: 4}, memory: 64 GiB}]")
     on_cpu = indicators(device="cpu", gpu="", h2d_seconds=0.0)
     reasons = {one.name: one.reason for one in choose(work(indicators=on_cpu), only_gpus, rules()).considered}
     assert "nothing is known of it on a GPU" in reasons["a: H200, pcie"]

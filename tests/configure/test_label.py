@@ -105,7 +105,12 @@ def test_what_is_no_label_is_refused(content: bytes, message: str) -> None:
 
 def test_another_spelling_of_the_same_label_is_refused(signed: SignedLabel) -> None:
     text = label_json.dump(signed)
-    for other in (text + b"\n", b" " + text, json.dumps(json.loads(text)).encode(), text.replace(b"H200", b"\\u0048200")):
+    for other in (
+        text + b"\n",
+        b" " + text,
+        json.dumps(json.loads(text)).encode(),
+        text.replace(b"H200", b"\\u0048200"),
+    ):
         assert "canonical" in refusal(other)
 
 

@@ -89,7 +89,8 @@ def test_no_mutation_is_accepted() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    cores=st.integers(1, 2**53 - 1), gpu=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20),
+    cores=st.integers(1, 2**53 - 1),
+    gpu=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=20),
     workers=st.integers(0, 1000), pinned=st.booleans(), seconds=st.floats(1e-6, 1e12),
 )  # fmt: skip
 def test_whatever_is_signed_is_read_back(cores: int, gpu: str, workers: int, pinned: bool, seconds: float) -> None:

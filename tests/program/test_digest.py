@@ -40,7 +40,9 @@ def test_another_folder_does_not_change_it(folder: Path, tmp_path: Path, monkeyp
     assert digest(tmp_path / "there") == digest(folder) == program_digest(parse_program("train.py"))
 
 
-@pytest.mark.parametrize("name", ["train.py", "data.py", "models/__init__.py", "models/blocks.py", "models/deep/inner.py"])
+@pytest.mark.parametrize(
+    "name", ["train.py", "data.py", "models/__init__.py", "models/blocks.py", "models/deep/inner.py"]
+)
 def test_every_module_of_its_own_counts(folder: Path, name: str) -> None:
     before = digest(folder)
     (folder / name).write_text((folder / name).read_text() + "# changed\n")
@@ -55,7 +57,9 @@ def test_a_file_that_is_not_imported_does_not_count(folder: Path) -> None:
 
 
 def test_arguments_count(folder: Path) -> None:
-    assert len({digest(folder), digest(folder, "--lr", "1"), digest(folder, "--lr 1"), digest(folder, "1", "--lr")}) == 4
+    assert (
+        len({digest(folder), digest(folder, "--lr", "1"), digest(folder, "--lr 1"), digest(folder, "1", "--lr")}) == 4
+    )
 
 
 def test_a_circle_of_imports_ends(folder: Path) -> None:

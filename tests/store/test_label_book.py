@@ -27,7 +27,9 @@ def test_measurements_come_back_in_order(database: Database) -> None:
     book = LabelBook(database)
     book.add(ROW)
     measured = [
-        LabelMeasurement(measured_at=datetime(2026, 11, day, tzinfo=UTC), step_seconds=day / 100, indicators={"steps": day})
+        LabelMeasurement(
+            measured_at=datetime(2026, 11, day, tzinfo=UTC), step_seconds=day / 100, indicators={"steps": day}
+        )
         for day in (17, 16)
     ]
     for one in measured:

@@ -13,8 +13,10 @@ from tonnage.configure.rule_fields import fields_of
 from tonnage.configure.rules import Decision, Rules
 from tonnage.configure.sizing import all_sizes, size, wanted_bytes
 from tonnage.configure.work import Work
+from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
 
+MOST_SECONDS = 3e13
 TOLERANCE = 0.05  # by which the rules' choice may be slower than the minimum
 
 
@@ -40,6 +42,8 @@ def choose(work: Work, cluster: Cluster, rules: Rules) -> Choice:
     chosen, reasons = _by_rules(sized)
     best = _minimum(sized)
     slower = chosen.prediction.run_seconds.value / best.prediction.run_seconds.value - 1
+    if best.prediction.run_seconds.high > MOST_SECONDS:
+        raise UsageError(f"a run of {work.run_steps:,} such steps would not end within a million years")
     overruled = slower > TOLERANCE
     taken = best if overruled else chosen
     if overruled:

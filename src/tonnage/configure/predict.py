@@ -19,6 +19,7 @@ from tonnage.estimate.parallel import Gradient, Timeline
 from tonnage.hardware import find_gpu
 
 _GRADIENTS = 32  # pieces in which gradients are ready, evenly over backward, where nobody knows better
+_LEAST_SECONDS = 1e-9  # of a step, whatever indicators say
 _UPDATE_PASSES = 7  # Adam reads parameter, gradient and two states, and writes all but the gradient
 
 
@@ -84,7 +85,7 @@ class Predictor:
             parts["compute"] *= max((self.work.indicators.cpu_cores_used or 1.0) / sizing.cpu_cores, 1.0)
         cores_each = max(sizing.cpu_cores // count, 1)
         parts["data wait"] = host_side.wait_seconds(self.loading_seconds, sizing.loader_workers, cores_each, busy)
-        step = sum(parts.values())
+        step = max(sum(parts.values()), _LEAST_SECONDS)
         run = step * ceil(self.work.run_steps / count)
         return Prediction(
             step_seconds=step,
