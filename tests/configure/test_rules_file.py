@@ -34,7 +34,7 @@ def with_rule(rule: str) -> str:
         ("version: 1\nrules: []\n", "/rules.yaml:1: version: must be text, not 1; put it in quotes"),
         ('version: "1"\nrules: []\n', "/rules.yaml:2: rules: must not be empty"),
         (GOOD.replace("speed", "sped"), "/rules.yaml:5: rules[0].then.order[0]: must be 'speed'"),
-        (GOOD.replace("[speed]}", "[speed], socket: all}"), "rules[0].then.socket: there is no such field here; did you mean"),
+        (GOOD.replace("[speed]}", "[speed], socket: all}"), "then.socket: there is no such field here; did you mean"),
         (GOOD.replace("when: []", "when: [{field: forward_second, below: 1}]"), "did you mean forward_seconds?"),
         (GOOD.replace("when: []", "when: [{field: steps_seconds}]"), "rules[0].when[0].field: rules know no field"),
         (GOOD.replace("when: []", "when: [{field: step_seconds}]"), "/rules.yaml:4: rules[0].when[0]: says neither"),
