@@ -54,9 +54,7 @@ def configure_command(
     _check_answer(signed, client, found.indicators.program_digest)
     _write(label, signed)
     if as_json:
-        import json
-
-        print(json.dumps(answer))
+        print(answer.model_dump_json())
     else:
         from tonnage.cli.configure_table import print_answer
 

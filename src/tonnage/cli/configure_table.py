@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -12,36 +11,41 @@ from rich.table import Table
 
 from tonnage.configure.configuration import HardwareConfiguration
 from tonnage.configure.label import Label
+from tonnage.service.bodies import ChoiceView, ConfigurationAnswer
+from tonnage.service.client import printable
 from tonnage.units import format_bytes, format_seconds
 
 
-def print_answer(label: Label, answer: dict[str, Any]) -> None:
-    """Configuration, image, predicted time, and why; then everything that was considered. The server's text is not ours,
-    so nothing in it is taken for markup."""
+def print_answer(label: Label, answer: ConfigurationAnswer) -> None:
+    """Configuration, image, predicted time, and why; then everything that was considered."""
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    choice = answer["choice"]
-    for name, value in _lines(label, choice):
-        console.print(f"{name:<14} {escape(value)}", soft_wrap=True)
-    for reason in choice.get("reasons", []):
-        console.print(f"  {escape(str(reason))}", soft_wrap=True)
-    console.print(_table(choice))
-    for warning in answer.get("warnings", []):
-        print(f"warning: {warning}", file=sys.stderr)
+    for name, value in _lines(label, answer.choice):
+        console.print(f"{name:<14} {_safe(value)}", soft_wrap=True)
+    for reason in answer.choice.reasons:
+        console.print(f"  {_safe(reason)}", soft_wrap=True)
+    console.print(_table(answer.choice))
+    for warning in answer.warnings:
+        print(f"warning: {printable(warning)}", file=sys.stderr)
 
 
-def _lines(label: Label, choice: dict[str, Any]) -> list[tuple[str, str]]:
+def _safe(text: str) -> str:
+    """The server's text is not ours: neither markup nor control characters of it are obeyed."""
+    return escape(printable(text))
+
+
+def _lines(label: Label, choice: ChoiceView) -> list[tuple[str, str]]:
     time = label.predicted
     seconds, low, high = (format_seconds(s) for s in (time.seconds, time.low_seconds, time.high_seconds))
     lines = [
         ("server", f"{label.server} (rules {label.rules_version})"),
         ("hardware", describe(label.hardware)),
         ("image", label.image.pinned),
-        ("running time", f"{seconds} ({low} to {high}) for {time.steps:,} steps, basis: {choice.get('basis')}"),
+        ("running time", f"{seconds} ({low} to {high}) for {time.steps:,} steps, basis: {choice.basis}"),
     ]
-    if choice.get("overruled"):
-        chosen = HardwareConfiguration(**choice["rules_choice"])
-        slower = choice["rules_run_seconds"] / choice["minimum_run_seconds"] - 1
-        lines.append(("overruled", f"the rules would have chosen {chosen.name}, {slower * 100:.0f} % slower"))
+    if choice.overruled:
+        slower = choice.rules_run_seconds / choice.minimum_run_seconds - 1
+        rejected = choice.rules_choice.value().name
+        lines.append(("overruled", f"the rules would have chosen {rejected}, {slower * 100:.0f} % slower"))
     return lines
 
 
@@ -58,15 +62,14 @@ def describe(hardware: HardwareConfiguration) -> str:
     )
 
 
-def _table(choice: dict[str, Any]) -> Table:
+def _table(choice: ChoiceView) -> Table:
     table = Table("considered", "step", "run", "bound by", "why not", box=SIMPLE_HEAD, pad_edge=False)
-    for one in choice.get("considered", []):
-        step, run = one.get("step_seconds"), one.get("run_seconds")
+    for one in choice.considered:
         table.add_row(
-            escape(str(one.get("name"))),
-            format_seconds(step) if step else "-",
-            format_seconds(run["value"]) if run else "-",
-            escape(str(one.get("bound_by") or "-")),
-            escape(str(one.get("reason"))) or "taken",
+            _safe(one.name),
+            format_seconds(one.step_seconds) if one.step_seconds else "-",
+            format_seconds(one.run_seconds.value) if one.run_seconds else "-",
+            _safe(one.bound_by or "-"),
+            _safe(one.reason) or "taken",
         )
     return table

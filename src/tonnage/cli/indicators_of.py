@@ -73,11 +73,13 @@ def predicted(program: Program, gpu: str, others: Sequence[str], say: Callable[[
     """From the Estimate: the program runs on the virtual GPU only."""
     from tonnage.api import estimate
     from tonnage.configure.predicted import gradient_bytes_of, known_of, predicted_indicators
-    from tonnage.hardware import find_gpu
+    from tonnage.hardware import all_gpus, find_gpu
 
     chosen = find_gpu(gpu).name
     target = f"{program.target}:{program.function}" if program.function else program.target
-    gpus = list(dict.fromkeys((chosen, *others)))
+    # A server may know GPUs that this catalogue does not.
+    known = {gpu.name for gpu in all_gpus()}
+    gpus = list(dict.fromkeys((chosen, *(name for name in others if name in known))))
     report = estimate(target, arguments=program.arguments, gpus=gpus, progress=say)
     return Found(
         indicators=predicted_indicators(report, chosen, program_digest(program)),

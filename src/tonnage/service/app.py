@@ -10,12 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from tonnage import __version__
+from tonnage import __version__, errors
 from tonnage.configure.label_annotations import to_annotations
 from tonnage.configure.signing import fingerprint
 from tonnage.errors import TonnageError
 from tonnage.service import bodies
 from tonnage.service.configurator import Configurator, label_text
+from tonnage.service.request import ERROR_HEADER
 from tonnage.service.size_limit import SizeLimit
 
 LabelPath = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$", description="The label's id.")]
@@ -95,7 +96,7 @@ def _add_label_routes(app: FastAPI, configurator: Configurator) -> None:
             label=asdict(answer.signed),
             text=label_text(answer.signed),
             annotations=to_annotations(answer.signed),
-            choice=answer.choice.as_dict(),
+            choice=bodies.ChoiceView.of(answer.choice.as_dict()),
             warnings=list(answer.warnings),
         )
 
@@ -117,7 +118,7 @@ def _label_view(configurator: Configurator, label: str) -> bodies.LabelView:
         label=dict(row.signed),
         program=row.program,
         predicted_step_seconds=row.step_seconds,
-        choice=dict(row.choice),
+        choice=bodies.ChoiceView.of(row.choice),
         measurements=[
             bodies.MeasuredView(
                 measured_at=one.measured_at,
@@ -135,7 +136,9 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(TonnageError)
     def explain(request: Request, error: TonnageError) -> JSONResponse:  # noqa: ARG001  (FastAPI gives both)
-        return _error(error.http_status, error.message, error.hint)
+        response = _error(error.http_status, error.message, error.hint)
+        response.headers[ERROR_HEADER] = _name_of(error)
+        return response
 
     @app.exception_handler(RequestValidationError)
     def refuse(request: Request, error: RequestValidationError) -> JSONResponse:  # noqa: ARG001
@@ -150,6 +153,11 @@ def _handle_errors(app: FastAPI) -> None:
         )
         response.headers.update(error.headers or {})
         return response
+
+
+def _name_of(error: TonnageError) -> str:
+    """Of the class in `tonnage.errors`, by which a client raises the same one."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
 
 
 def _error(status: int, message: str, hint: str) -> JSONResponse:

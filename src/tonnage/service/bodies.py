@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tonnage.configure.configuration import Communication, HardwareConfiguration
 from tonnage.configure.work import MOST_GPUS, MOST_STEPS, Known, Work
 from tonnage.estimate.estimate import Interval
 from tonnage.hardware import find_gpu
@@ -106,13 +108,73 @@ class ConfigurationRequest(Body):
         )
 
 
+class HardwareView(Body):
+    """As in `HardwareConfiguration`."""
+
+    node_type: str
+    gpu: str
+    gpu_count: int
+    communication: Communication
+    pcie_generation: int | None
+    pcie_lanes: int | None
+    cpu_cores: int
+    sockets: int
+    memory_bytes: int
+    loader_workers: int
+    pinned_memory: bool
+
+    def value(self) -> HardwareConfiguration:
+        return HardwareConfiguration(**self.model_dump())
+
+
+class IntervalView(Body):
+    value: float
+    low: float
+    high: float
+
+
+class ConsideredView(Body):
+    """A candidate; `reason` says why it was not taken, and nothing is predicted where it cannot run the program."""
+
+    name: str
+    configuration: HardwareView | None
+    step_seconds: float | None
+    run_seconds: IntervalView | None
+    basis: str | None
+    bound_by: str | None
+    reason: str
+
+
+class ChoiceView(Body):
+    """What was chosen, by what, and from what. `overruled`: the rules' choice was given up for the minimum."""
+
+    configuration: HardwareView
+    step_seconds: float
+    run_seconds: IntervalView
+    parts_seconds: dict[str, float]
+    basis: str
+    bound_by: str
+    rules_version: str
+    rules_choice: HardwareView
+    rules_run_seconds: Annotated[float, Field(gt=0)]
+    minimum: HardwareView
+    minimum_run_seconds: Annotated[float, Field(gt=0)]
+    overruled: bool
+    reasons: list[str]
+    considered: list[ConsideredView]
+
+    @classmethod
+    def of(cls, choice: Mapping[str, Any]) -> ChoiceView:
+        return cls.model_validate(choice)
+
+
 class ConfigurationAnswer(Body):
     """The label, and the choice that it came from. `text` is what belongs in label.json, to the byte."""
 
     label: dict[str, Any]
     text: str
     annotations: dict[str, str]
-    choice: dict[str, Any]
+    choice: ChoiceView
     warnings: list[str]
 
 
@@ -156,7 +218,7 @@ class LabelView(Body):
     label: dict[str, Any]
     program: str
     predicted_step_seconds: float
-    choice: dict[str, Any]
+    choice: ChoiceView
     measurements: list[MeasuredView]
 
 

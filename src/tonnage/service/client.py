@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from tonnage import errors
 from tonnage.configure import label_json
 from tonnage.configure.label import SignedLabel
 from tonnage.configure.signing import KnownServer
 from tonnage.configure.work import Work
-from tonnage.errors import DoesNotFit, InvalidFile, MissingDependency, NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import MissingDependency, TonnageError, Unreachable, UsageError
 from tonnage.profile.indicators import Indicators
+from tonnage.service.bodies import ConfigurationAnswer
 from tonnage.service.known_servers import server_of
-from tonnage.service.request import plain_request
+from tonnage.service.request import ERROR_HEADER, plain_request
 
 try:
     import httpx2
@@ -25,7 +29,6 @@ except ModuleNotFoundError:
 
 _TIMEOUT_SECONDS = 30.0
 _MOST_BYTES = 16 * 1024 * 1024  # of an answer
-_KINDS: Mapping[int, type[TonnageError]] = {400: UsageError, 404: NotFound, 413: UsageError, 422: InvalidFile}
 
 
 class Client:
@@ -44,13 +47,13 @@ class Client:
         """Of its inventory."""
         return [str(name) for name in self._ask("GET", "/v1/inventory").get("gpus", [])]
 
-    def configure(self, work: Work) -> tuple[SignedLabel, dict[str, Any]]:
+    def configure(self, work: Work) -> tuple[SignedLabel, ConfigurationAnswer]:
         """The label, whose signature is still to be verified, and the whole answer."""
-        plain = self._ask("POST", "/v1/configurations", plain_request(work))
-        text = plain.get("text")
-        if not isinstance(text, str) or not isinstance(plain.get("choice"), dict):
-            raise self._strange()
-        return label_json.load(text.encode()), plain
+        try:
+            answer = ConfigurationAnswer.model_validate(self._ask("POST", "/v1/configurations", plain_request(work)))
+        except ValidationError:
+            raise self._strange() from None
+        return label_json.load(answer.text.encode()), answer
 
     def report(self, label: str, indicators: Indicators) -> dict[str, Any]:
         """What a run with the label did; returns predicted beside measured."""
@@ -72,7 +75,7 @@ class Client:
             raise Unreachable(f"the configuration server {self.url} does not answer: {reason}", hint) from None
         plain = self._parsed(content)
         if response.status_code >= 400:
-            raise self._explained(response.status_code, plain)
+            raise self._explained(response, plain)
         return plain
 
     def _read(self, response: httpx2.Response) -> bytes:
@@ -92,20 +95,26 @@ class Client:
             raise self._strange()
         return plain
 
-    def _explained(self, status: int, plain: Mapping[str, Any]) -> TonnageError:
+    def _explained(self, response: httpx2.Response, plain: Mapping[str, Any]) -> TonnageError:
         """The server's own sentence; its kind decides the exit code, as if it had happened here."""
         message, hint = plain.get("message"), plain.get("hint")
         if not isinstance(message, str) or not isinstance(hint, str):
             return self._strange()
-        if message.startswith("nothing in the inventory"):
-            return DoesNotFit(message, hint)
-        if status >= 500:
+        message, hint = printable(message), printable(hint)
+        if response.status_code >= 500:
             return Unreachable(f"the configuration server {self.url} fails: {message}", hint)
-        return _KINDS.get(status, UsageError)(message, hint)
+        kind = getattr(errors, response.headers.get(ERROR_HEADER, ""), UsageError)
+        is_error = isinstance(kind, type) and issubclass(kind, TonnageError)
+        return kind(message, hint) if is_error else UsageError(message, hint)
 
     def _strange(self) -> Unreachable:
         hint = "is it the address of a tonnage configure-server?"
         return Unreachable(f"{self.url} does not answer as a configuration server does", hint)
+
+
+def printable(text: str) -> str:
+    """What a server says may not move the cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def checked_url(url: str) -> str:

@@ -1,10 +1,12 @@
-"""A request for a configuration, as the client sends it."""
+"""A request for a configuration, as the client sends it, and what both sides call things."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tonnage.configure.work import Known, Work
+
+ERROR_HEADER = "Tonnage-Error"  # the name of the error's class, since two may share a status
 
 
 def plain_request(work: Work) -> dict[str, Any]:
