@@ -89,7 +89,7 @@ def test_from_indicators_to_a_measurement(server: str, tmp_path: Path) -> None:
     assert "puts hopper: 8 x H200, nvlink first" in " ".join(answered.stdout.split())
 
     program, seen = parse_program("train.py"), SeenLabels()
-    with claimed(tmp_path / "label.json", program) as label:
+    with claimed(tmp_path / "label.json") as label:
         assert label.hardware.gpu_count == 8
     with pytest.raises(Replayed), claimed(tmp_path / "label.json", program, seen=seen):
         pass

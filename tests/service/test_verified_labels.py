@@ -15,6 +15,7 @@ from tonnage.configure.signing import sign
 from tonnage.errors import InvalidFile, NotFound, Refused
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program, parse_program
+from tonnage.service.label_program import program_path, read_program, write_program
 from tonnage.service.labels import claimed, load_verified
 from tonnage.service.seen_labels import SeenLabels
 
@@ -126,3 +127,32 @@ def test_nothing_of_a_refused_label_is_remembered(path: Path, program: Program, 
     with pytest.raises(Refused), claimed(path, program, servers={}, seen=seen, clock=lambda: NOW):
         raise AssertionError("must not be reached")
     assert seen.ids() == set()
+
+
+def test_the_program_is_found_beside_the_label(path: Path, program: Program, seen: SeenLabels, tmp_path: Path) -> None:
+    write_program(path, program)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for file in (path, program_path(path), Path(program.target)):
+        file.rename(moved / file.name)
+    assert load_verified(moved / path.name, servers=SERVERS, seen=seen, clock=lambda: NOW).server == "laboratory"
+    assert read_program(moved / path.name).arguments == program.arguments
+
+
+def test_another_program_beside_the_label_is_refused(path: Path, seen: SeenLabels, tmp_path: Path) -> None:
+    (tmp_path / "evil.py").write_text("print('evil')\n")
+    write_program(path, parse_program(str(tmp_path / "evil.py")))
+    with pytest.raises(OtherProgram):
+        load_verified(path, servers=SERVERS, seen=seen, clock=lambda: NOW)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"target": 1, "function": "", "arguments": []}', "{" * 100_000])
+def test_a_damaged_file_beside_the_label_is_refused(path: Path, text: str) -> None:
+    program_path(path).write_text(text)
+    with pytest.raises(InvalidFile, match="names no program"):
+        read_program(path)
+
+
+def test_a_label_without_its_program_says_so(path: Path, seen: SeenLabels) -> None:
+    with pytest.raises(NotFound, match="names the program of the label"):
+        load_verified(path, servers=SERVERS, seen=seen, clock=lambda: NOW)

@@ -52,7 +52,7 @@ def configure_command(
         say("asking the server")
         signed, answer = client.configure(work)
     _check_answer(signed, client, found.indicators.program_digest)
-    _write(label, signed)
+    _write(label, signed, parsed)
     if as_json:
         print(answer.model_dump_json())
     else:
@@ -109,10 +109,12 @@ def _check_answer(signed: SignedLabel, client: Client, program_digest: str) -> N
         print(f"warning: {text}; to trust it: tonnage servers add {client.url}", file=sys.stderr)
 
 
-def _write(path: Path, signed: SignedLabel) -> None:
+def _write(path: Path, signed: SignedLabel, program: Program) -> None:
     from tonnage.configure import label_json
     from tonnage.errors import UsageError
+    from tonnage.service.label_program import write_program
 
+    write_program(path, program)
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_bytes(label_json.dump(signed))

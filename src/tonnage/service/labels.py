@@ -14,6 +14,7 @@ from tonnage.errors import NotFound, UsageError
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
 from tonnage.service.known_servers import known_servers
+from tonnage.service.label_program import read_program
 from tonnage.service.seen_labels import SeenLabels
 
 Clock = Callable[[], float]
@@ -32,27 +33,28 @@ def read_label(path: str | Path) -> SignedLabel:
 
 def load_verified(
     path: str | Path,
-    program: Program,
+    program: Program | None = None,
     *,
     servers: Mapping[str, KnownServer] | None = None,
     seen: SeenLabels | None = None,
     clock: Clock = time.time,
 ) -> Label:
     """The label, if it names a known server, its signature holds, it is neither expired nor used, and the program is the
-    one it was made for; else raises `Refused`. It is not used up: for that, see `claimed`."""
+    one it was made for; else raises `Refused`. It is not used up: for that, see `claimed`. Without a program, the one
+    that is named beside the label counts."""
     return verify(
         read_label(path),
         known_servers() if servers is None else servers,
         now=clock(),
         seen_ids=(seen or SeenLabels()).ids(),
-        program_digest=program_digest(program),
+        program_digest=program_digest(program or read_program(Path(path))),
     )
 
 
 @contextmanager
 def claimed(
     path: str | Path,
-    program: Program,
+    program: Program | None = None,
     *,
     servers: Mapping[str, KnownServer] | None = None,
     seen: SeenLabels | None = None,
