@@ -1,11 +1,12 @@
 """How far the rules' choice is from the exhaustive minimum, with estimates as the truth.
 
-    python benchmarks/configure/rules.py [--traces FOLDER] [--write]
+    python benchmarks/configure/rules.py [--traces FOLDER] [--held-out] [--write]
 
 Each of eight programs is profiled on each of eight node types that can hold it, then placed in three inventories, with up
 to one and up to eight GPUs. `rules` is the choice of the rules alone, before it is compared with the minimum; `answer` is
 what the server would say. Both are judged by the estimate of the program on each GPU, which the rules get to see
-(`estimates sent`) or not (`indicators only`, where the catalogue's rates stand in for it).
+(`estimates sent`) or not (`indicators only`, where the catalogue's rates stand in for it). Copies, loading and communication
+are those of the prediction in all of them. `--held-out` takes programs and node types that the rules were not tried on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from programs import SAMPLES, Sample, report_of, with_truth, work_of
+from programs import HELD_OUT, SAMPLES, Sample, report_of, with_truth, work_of
 
 from tonnage.configure.choose import TOLERANCE, choose
 from tonnage.configure.compute import phases_on
@@ -36,8 +37,8 @@ from tonnage.service.files import read_rules
 HERE = Path(__file__).parent
 INVENTORIES = {
     "all": (),
-    "no hopper": ("hopper",),
-    "cards": ("hopper", "ampere", "volta", "grace"),
+    "no best": ("hopper", "blackwell"),
+    "cards": ("hopper", "ampere", "volta", "grace", "blackwell", "hgx"),
 }
 
 
@@ -101,11 +102,11 @@ def rows(sample: Sample, report: Report, cluster: Cluster, rules: Rules) -> Iter
                     )  # fmt: skip
 
 
-def ratio_errors(reports: dict[str, Report], cluster: Cluster) -> list[float]:
+def ratio_errors(samples: tuple[Sample, ...], reports: dict[str, Report], cluster: Cluster) -> list[float]:
     """How far ratios of catalogue rates are from estimates, as factors, over all pairs of GPUs."""
     gpus = [node.gpus[0] for node in cluster.nodes]
     factors = []
-    for sample in SAMPLES:
+    for sample in samples:
         report = reports[sample.name]
         known = with_truth(work_of(sample, report, gpus[0].name, 1), report).known
         for source in gpus:
@@ -143,30 +144,33 @@ def summary(found: list[Row]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, help="keep captured traces here")
-    parser.add_argument("--write", action="store_true", help="write results/rules.json")
+    parser.add_argument("--held-out", action="store_true", help="other programs and other node types")
+    parser.add_argument("--write", action="store_true", help="write results/rules.json or results/rules-held-out.json")
     options = parser.parse_args()
     folder = options.traces or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    cluster, rules = read_cluster(HERE / "cluster.yaml"), read_rules()
+    samples = HELD_OUT if options.held_out else SAMPLES
+    suffix = "-held-out" if options.held_out else ""
+    cluster, rules = read_cluster(HERE / f"cluster{suffix}.yaml"), read_rules()
     gpus = [node.gpus[0] for node in cluster.nodes]
-    reports = {sample.name: report_of(sample, gpus, folder) for sample in SAMPLES}
+    reports = {sample.name: report_of(sample, gpus, folder) for sample in samples}
     started = time.perf_counter()
-    found = [row for sample in SAMPLES for row in rows(sample, reports[sample.name], cluster, rules)]
+    found = [row for sample in samples for row in rows(sample, reports[sample.name], cluster, rules)]
     seconds = (time.perf_counter() - started) / len(found)
-    results: dict[str, object] = {"rules_version": rules.version, "node_types": len(gpus), "programs": len(SAMPLES)}
+    results: dict[str, object] = {"rules_version": rules.version, "node_types": len(gpus), "programs": len(samples)}
     for mode in ("estimates sent", "indicators only"):
         own = [row for row in found if row.mode == mode]
         print(f"\n{mode}")
         print_table(own)
         results[mode] = summary(own)
         print(json.dumps(results[mode]))
-    factors = ratio_errors(reports, cluster)
+    factors = ratio_errors(samples, reports, cluster)
     results["ratio_factor_90"] = factors[round(0.9 * (len(factors) - 1))]
     results["ratio_factor_median"] = statistics.median(factors)
     print(f"\nratios of rates: within a factor of {results['ratio_factor_90']:.2f} for nine of ten pairs of GPUs "
           f"(median {results['ratio_factor_median']:.2f}); {seconds * 1e3:.0f} ms a case")  # fmt: skip
     if options.write:
-        (HERE / "results" / "rules.json").write_text(json.dumps(results, indent=2) + "\n")
+        (HERE / "results" / f"rules{suffix}.json").write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from tonnage.estimate.kernels.table import ARITHMETICS
 from tonnage.hardware import Gpu, find_gpu
 
 # Half of the time of a pass goes with arithmetic, half with memory bandwidth; updates go with bandwidth alone. With
-# these shares, ratios of catalogue rates are within a factor of `RATIO_SPREAD` of estimates for nine of ten pairs of
-# GPUs: benchmarks/configure/rules.py prints it.
+# these shares, ratios of catalogue rates were within a factor of 2.21 of estimates for nine of ten pairs of GPUs, and
+# within `RATIO_SPREAD` for programs and GPUs they were not chosen by: benchmarks/configure/rules.py --held-out.
 _ARITHMETIC_SHARE = 0.5
-RATIO_SPREAD = 2.3
+RATIO_SPREAD = 2.9
 # A step that was measured on this very GPU, in another node: our assumption, until such pairs were measured.
 MEASURED_SPREAD = 1.1
 
