@@ -3,6 +3,7 @@
     TonnageError                 exit 1, HTTP 500
     |-- UsageError               exit 2, HTTP 400   the request itself is wrong
     |   |-- InvalidFile          exit 2, HTTP 422   a file does not say what it should
+    |   |-- Refused              exit 2, HTTP 403   a label that is not to be trusted, or not for this program
     |-- DoesNotFit               exit 3, HTTP 422   the answer is "no": too little memory, infeasible
     |-- NotFound                 exit 4, HTTP 404   no such GPU, file, trace
     |-- Unreachable              exit 5, HTTP 503   an engine or a server does not answer
@@ -37,6 +38,12 @@ class InvalidFile(UsageError):
     """A file cannot be read as what it should be; the message names file, line and field."""
 
     http_status = 422
+
+
+class Refused(UsageError):
+    """Something that must not be acted upon: a label nobody known has signed, or one that was used already."""
+
+    http_status = 403
 
 
 class DoesNotFit(TonnageError):

@@ -11,6 +11,8 @@ import typer
 
 from tonnage import __version__
 from tonnage.cli.accuracy import accuracy_command
+from tonnage.cli.configure import configure_command
+from tonnage.cli.configure_server import configure_server_command
 from tonnage.cli.deploy import deploy_command
 from tonnage.cli.deployments import logs_command, status_command, stop_command
 from tonnage.cli.doctor import doctor_command
@@ -37,6 +39,8 @@ app.command("deploy")(deploy_command)
 app.command("status")(status_command)
 app.command("logs")(logs_command)
 app.command("stop")(stop_command)
+app.command("configure")(configure_command)
+app.command("configure-server")(configure_server_command)
 app.command("fit")(fit_command)
 app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)
@@ -64,6 +68,17 @@ def _bench_app() -> typer.Typer:
     return bench
 
 
+def _servers_app() -> typer.Typer:
+    from tonnage.cli.servers import add_command, list_command, remove_command
+
+    servers = typer.Typer(help="The configuration servers whose labels are deployed.", no_args_is_help=True)
+    servers.command("add")(add_command)
+    servers.command("list")(list_command)
+    servers.command("remove")(remove_command)
+    return servers
+
+
+app.add_typer(_servers_app(), name="servers")
 app.add_typer(_cluster_app(), name="cluster")
 app.add_typer(_bench_app(), name="bench")
 

@@ -183,5 +183,36 @@ class Hosts(Base):
     seconds_deviation: Mapped[float]
 
 
+class Labels(Base):
+    """What the configuration server has answered: a signed label, and the choice that it came from."""
+
+    __tablename__ = "labels"
+
+    id: Mapped[Id]
+    label: Mapped[str] = mapped_column(String(32), unique=True)
+    server: Mapped[Name]
+    program: Mapped[str]
+    program_digest: Mapped[Name] = mapped_column(index=True)
+    gpu: Mapped[Name]
+    issued_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    step_seconds: Mapped[float]
+    signed: Mapped[Json]
+    choice: Mapped[Json]
+
+
+class LabelMeasurements(Base):
+    """What a program that was deployed with a label really did."""
+
+    __tablename__ = "label_measurements"
+
+    id: Mapped[Id]
+    label_id: Mapped[int] = mapped_column(ForeignKey("labels.id", ondelete="CASCADE"), index=True)
+    measured_at: Mapped[datetime]
+    step_seconds: Mapped[float]
+    indicators: Mapped[Json]
+
+
 # In this order a row comes after those it names.
+# Labels are the server's own business and are not exchanged.
 TABLES: tuple[type[Base], ...] = (Environments, Operators, Measurements, Kernels, Hosts)

@@ -1,0 +1,88 @@
+"""Where `tonnage configure` has the indicators of a program from: a run, a file, or the Estimate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from tonnage.configure.work import Known
+from tonnage.errors import InvalidFile, MissingDependency, NotFound, UsageError
+from tonnage.profile.indicators import Indicators
+from tonnage.program.digest import program_digest
+from tonnage.program.program import Program
+
+_MOST_BYTES = 1 << 20
+_HINT = "give --indicators FILE.json, or --predict to take them from an estimate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Indicators, and what an estimate adds to them."""
+
+    indicators: Indicators
+    known: dict[str, Known] = field(default_factory=dict)
+    gradient_bytes: int | None = None
+
+
+def indicators_of(program: Program, say: Callable[[str], None]) -> Found:
+    """Of a run of the program under the profiler, for about a minute."""
+    if find_spec("tonnage.profile.profiling") is None:
+        raise MissingDependency("this version of Tonnage cannot profile programs", _HINT)
+    from importlib import import_module
+
+    say("profiling the program")
+    room = import_module("tonnage.profile.profiling")
+    report = room.profile_program(program, room.ProfileOptions(), say)
+    return Found(indicators=replace(report.indicators, program_digest=program_digest(program)))
+
+
+def indicators_from_file(path: Path, program: Program) -> Found:
+    """As `tonnage profile --json` writes them; raises `InvalidFile`, and `UsageError` for those of another program."""
+    indicators = Indicators.from_dict(_read(path))
+    digest = program_digest(program)
+    if indicators.program_digest not in ("", digest):
+        raise UsageError(
+            f"the indicators in {path} are of another program than {program.name}, or of an earlier version of it",
+            "profile it again",
+        )
+    return Found(indicators=replace(indicators, program_digest=digest))
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        plain = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        plain = None
+    if isinstance(plain, dict) and isinstance(plain.get("indicators"), dict):
+        plain = plain["indicators"]
+    if not isinstance(plain, dict):
+        raise InvalidFile(f"{path} holds no indicators", "tonnage profile --json writes them")
+    return plain
+
+
+def predicted(program: Program, gpu: str, others: Sequence[str], say: Callable[[str], None]) -> Found:
+    """From the Estimate: the program runs on the virtual GPU only."""
+    from tonnage.api import estimate
+    from tonnage.configure.predicted import gradient_bytes_of, known_of, predicted_indicators
+    from tonnage.hardware import all_gpus, find_gpu
+
+    chosen = find_gpu(gpu).name
+    target = f"{program.target}:{program.function}" if program.function else program.target
+    # A server may know GPUs that this catalogue does not.
+    known = {gpu.name for gpu in all_gpus()}
+    gpus = list(dict.fromkeys((chosen, *(name for name in others if name in known))))
+    report = estimate(target, arguments=program.arguments, gpus=gpus, progress=say)
+    return Found(
+        indicators=predicted_indicators(report, chosen, program_digest(program)),
+        known=known_of(report),
+        gradient_bytes=gradient_bytes_of(report),
+    )

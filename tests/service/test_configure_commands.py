@@ -1,0 +1,157 @@
+"""The whole way on one machine: a server, a client, a label that is deployed once, and what was measured."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+from placing import EXAMPLE, indicators
+from serving import script
+
+from tonnage.cli.configure_server import configure_server_command
+from tonnage.cli.indicators_of import indicators_from_file
+from tonnage.configure.refusals import Replayed
+from tonnage.errors import InvalidFile, Unreachable, UsageError
+from tonnage.program.program import parse_program
+from tonnage.service.client import Client
+from tonnage.service.known_servers import known_servers
+from tonnage.service.labels import claimed
+from tonnage.service.seen_labels import SeenLabels
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONNAGE_SERVERS", str(tmp_path / "servers.json"))
+    monkeypatch.setenv("TONNAGE_SEEN_LABELS", str(tmp_path / "seen.json"))
+    monkeypatch.setenv("TONNAGE_DATABASE", str(tmp_path / "benchmark.db"))
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path)
+    (tmp_path / "seen.indicators.json").write_text(json.dumps(indicators(program_digest="").as_dict()))
+
+
+def tonnage(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tonnage", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"NO_COLOR": "1"})
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def server(environment: None) -> Iterator[str]:  # noqa: ARG001  (it says where files are)
+    address = f"127.0.0.1:{free_port()}"
+    words = ("configure-server", "--cluster", str(EXAMPLE), "--key", "server.key", "--listen", address)
+    process = subprocess.Popen([sys.executable, "-m", "tonnage", *words], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        _wait(process.stderr, f"http://{address}")
+        yield f"http://{address}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+
+
+def _wait(lines: TextIO, url: str) -> None:
+    said = [lines.readline() for _ in range(3)]
+    assert "made a new key" in said[0], said
+    for _ in range(200):
+        with suppress(Unreachable):  # it says so just before it listens
+            Client(url).server()
+            return
+        time.sleep(0.05)
+
+
+def configure(url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return tonnage("configure", "train.py", "--server", url, "--indicators", "seen.indicators.json", *words)
+
+
+def test_from_indicators_to_a_measurement(server: str, tmp_path: Path) -> None:
+    unknown = configure(server)
+    assert unknown.returncode == 0, unknown.stderr
+    assert "is not known here, so its label will not be deployed" in unknown.stderr
+    assert tonnage("servers", "add", server, "--yes").returncode == 0
+    assert re.search(r"^laboratory  http", tonnage("servers", "list").stdout)
+
+    answered = configure(server, "--max-gpus", "8")
+    assert (answered.returncode, answered.stderr) == (0, "label: label.json\n")
+    assert "hardware       hopper: 8 x H200, nvlink (PCIe 5.0 x16)" in answered.stdout
+    assert "puts hopper: 8 x H200, nvlink first" in " ".join(answered.stdout.split())
+
+    program, seen = parse_program("train.py"), SeenLabels()
+    with claimed(tmp_path / "label.json") as label:
+        assert label.hardware.gpu_count == 8
+    with pytest.raises(Replayed), claimed(tmp_path / "label.json", program, seen=seen):
+        pass
+
+    shown = Client(server).report(label.id, indicators(gpu="H200", program_digest=label.program_digest))
+    assert shown == Client(server).label(label.id)
+    assert shown["measurements"][0]["step_seconds"] == 0.1
+    assert list(known_servers()) == ["laboratory"]
+
+
+def test_an_answer_says_what_does_not_fit(server: str) -> None:
+    Path("seen.indicators.json").write_text(json.dumps(indicators(program_digest="", peak_gpu_bytes=1 << 40).as_dict()))
+    refused = configure(server)
+    assert refused.returncode == 3
+    assert "GPU memory binds" in refused.stderr
+    assert not Path("label.json").exists()
+
+
+@pytest.mark.usefixtures("environment")
+class TestWithoutAServer:
+    def test_nobody_answers(self) -> None:
+        refused = configure(f"http://127.0.0.1:{free_port()}")
+        assert refused.returncode == 5
+        assert "does not answer" in refused.stderr
+        assert not Path("label.json").exists()
+
+    @pytest.mark.parametrize("url", ["train.py", "ftp://host", "http://", "http://host:port", "http://host?x"])
+    def test_an_address_that_is_none(self, url: str) -> None:
+        with pytest.raises(UsageError, match="is no address of a server"):
+            Client(url)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"key": Path("damaged.key")}, "is no key, or a damaged one"),
+            ({"rules": Path("bad.yaml")}, r"bad.yaml:2: rules\[0\]\.name: is missing"),
+            ({"images": Path("bad.yaml")}, r"bad.yaml:1: formats: is missing"),
+            ({"cluster": "bad.yaml"}, r"bad.yaml:1: nodes: is missing"),
+            ({"listen": "nowhere"}, "is no address and port"),
+            ({"name": "a b"}, "is no name of a server"),
+            ({"valid": "2000d"}, "labels cannot be valid for 2000d"),
+        ],
+    )
+    def test_a_server_that_cannot_start_says_why(self, options: dict[str, Any], message: str) -> None:
+        Path("damaged.key").write_text("zz")
+        Path("bad.yaml").write_text('version: "1"\nrules: [{whe: 1}]\n')
+        with pytest.raises(UsageError, match=message):
+            configure_server_command(**({"cluster": str(EXAMPLE), "key": Path("new.key")} | options))
+
+    def test_a_port_that_is_taken(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            with pytest.raises(UsageError, match=f"cannot listen at {address}"):
+                configure_server_command(cluster=str(EXAMPLE), key=Path("new.key"), listen=address)
+
+    def test_indicators_of_another_program_are_refused(self) -> None:
+        Path("seen.indicators.json").write_text(json.dumps(indicators().as_dict()))
+        with pytest.raises(UsageError, match=r"of another program than train\.py"):
+            indicators_from_file(Path("seen.indicators.json"), parse_program("train.py"))
+
+    @pytest.mark.parametrize("text", ["", "[]", "{", '{"program": "x"}', '{"indicators": {"steps": NaN}}'])
+    def test_a_file_without_indicators_is_refused(self, text: str) -> None:
+        Path("seen.indicators.json").write_text(text)
+        with pytest.raises(InvalidFile, match="indicators"):
+            indicators_from_file(Path("seen.indicators.json"), parse_program("train.py"))

@@ -1,0 +1,44 @@
+"""Labels and what came of them, on SQLite and PostgreSQL."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tonnage.errors import NotFound
+from tonnage.store.database import Database
+from tonnage.store.labels import LabelBook, LabelMeasurement, LabelRow
+
+ROW = LabelRow(
+    label="0" * 32, server="laboratory", program="train.py", program_digest="sha256:" + "a" * 64, gpu="H200",
+    issued_at=datetime(2026, 11, 15, tzinfo=UTC), expires_at=datetime(2026, 11, 16, tzinfo=UTC), step_seconds=0.125,
+    signed={"label": {"id": "0" * 32}}, choice={"considered": []},
+)  # fmt: skip
+
+
+def test_a_label_comes_back_as_it_was(database: Database) -> None:
+    book = LabelBook(database)
+    book.add(ROW)
+    book.add(replace(ROW, label="1" * 32, gpu=""))
+    assert book.find(ROW.label) == ROW
+
+
+def test_measurements_come_back_in_order(database: Database) -> None:
+    book = LabelBook(database)
+    book.add(ROW)
+    measured = [
+        LabelMeasurement(
+            measured_at=datetime(2026, 11, day, tzinfo=UTC), step_seconds=day / 100, indicators={"steps": day}
+        )
+        for day in (17, 16)
+    ]
+    for one in measured:
+        book.add_measurement(ROW.label, one)
+    assert list(book.measurements(ROW.label)) == measured
+
+
+def test_a_label_that_was_never_issued_is_not_found(database: Database) -> None:
+    with pytest.raises(NotFound, match="has issued no label"):
+        LabelBook(database).find("f" * 32)
+    with pytest.raises(NotFound):
+        LabelBook(database).measurements("f" * 32)
