@@ -15,6 +15,7 @@ from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
 from tonnage.cli.fit import fit_command
 from tonnage.cli.gpus import gpus_command
+from tonnage.cli.profile import profile_command
 from tonnage.cli.recommend import recommend_command
 from tonnage.errors import TonnageError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command("estimate")(estimate_command)
 app.command("recommend")(recommend_command)
+app.command("profile")(profile_command)
 app.command("fit")(fit_command)
 app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)

@@ -58,6 +58,7 @@ class Child:
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
         self._channel, self._request = channel, request
         self._tracker: Tracker | None = None
+        self._pid = os.getpid()
 
     def main(self) -> None:
         sys.meta_path.insert(0, TorchWatch(self._track))
@@ -81,6 +82,8 @@ class Child:
         self._tracker.install()
 
     def _ended(self) -> None:
+        if os.getpid() != self._pid:
+            return  # a fork
         if self._tracker is None:
             self._channel.send({"event": "ended", "torch": False, "turns": 0})
         else:
@@ -121,7 +124,7 @@ def main() -> None:
     if request["dies_with_parent"]:
         _die_with_parent()
     os.environ.setdefault("TEARDOWN_CUPTI", "1")  # a profiler that stays makes later launches slower by a third
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # its log is not the program's output
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # its log is not the program's output
     Child(inherited_channel(int(number)), request).main()
 
 

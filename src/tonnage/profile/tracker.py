@@ -34,6 +34,7 @@ class Tracker:
         self._request: Message = request
         self._order: Message | None = request if request["armed"] else None
         self._turns = Turns(self._end_turn)
+        self._pid = os.getpid()
         self.state = "waiting"
         self.turns = 0
         self._left = 0
@@ -68,6 +69,8 @@ class Tracker:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _end_turn(self) -> None:
+        if os.getpid() != self._pid:
+            return  # a fork, such as a loader's worker
         self.turns += 1
         if self.state == "waiting":
             self._begin_window()
