@@ -26,10 +26,14 @@ def profile_command(
     trace: Annotated[Path | None, typer.Option(help="Keep the trace, for Perfetto (.json or .json.gz).")] = None,
     stacks: Annotated[str, typer.Option(help="modules, or python (needs py-spy).")] = "modules",
     listen: Annotated[str, typer.Option(help="HOST:PORT: profile on demand over HTTP while the program runs.")] = "",
-    predict: Annotated[bool, typer.Option("--predict", help="Run nothing: indicators of an estimate on --gpu.")] = False,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Run nothing: indicators of an estimate on --gpu.")
+    ] = False,
     gpu: Annotated[str, typer.Option("--gpu", "-g", help="The GPU for --predict.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    timeout: Annotated[float, typer.Option(help="Give up if the window is not seen after so many seconds.", min=1)] = 900.0,
+    timeout: Annotated[
+        float, typer.Option(help="Give up if the window is not seen after so many seconds.", min=1)
+    ] = 900.0,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
 ) -> int:
     """Run PROGRAM, unmodified, and tell where the time of its steps goes; then stop it.

@@ -42,18 +42,23 @@ def print_profile(report: ProfileReport) -> None:
 
 
 def _headline(found: Indicators, report: ProfileReport) -> Text:
-    where = f"{found.gpu_count} x {found.gpu}" if found.gpu_count > 1 else found.gpu or report.machine.cpu or found.device
+    where = (
+        f"{found.gpu_count} x {found.gpu}" if found.gpu_count > 1 else found.gpu or report.machine.cpu or found.device
+    )
     words = "predicted for" if found.basis == "predicted" else "on"
-    count = "" if found.basis == "predicted" else f", mean of {found.steps} steps"
+    count = "" if found.basis == "predicted" else f", mean of {found.steps} steps" if found.steps > 1 else ""
     return Text.assemble(
-        (found.program, "bold"), f"  {words} {where}\na step takes ", (format_seconds(found.step_seconds), "bold"), f"{count}\n"
+        (found.program, "bold"),
+        f"  {words} {where}\na step takes ",
+        (format_seconds(found.step_seconds), "bold"),
+        f"{count}\n",
     )
 
 
 def _parts(found: Indicators) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for justify in ("left", "right", "right", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]  # rich knows these words
+        table.add_column(justify=justify, no_wrap=True)
     for name, (field, colour) in _PARTS.items():
         seconds = getattr(found, field)
         if seconds or name not in _OPTIONAL:

@@ -26,7 +26,7 @@ DEVICE_STACKS, HOST_STACKS, PYTHON_STACKS = "device time", "host time", "Python 
 
 def report_of_run(program: Program, window: Window, samples: Samples) -> ProfileReport:
     """Of a window of steps that was seen in a running program."""
-    analysis, facts = analyse(window.trace, skip=1), window.facts
+    analysis, facts = analyse(window.trace, skip=1, most=window.facts["steps"]), window.facts
     indicators = _indicators(
         program.name, program_digest(program), analysis, window.clocked, gpu=_gpu_name(facts),
         **_resources(window, samples),
@@ -35,7 +35,12 @@ def report_of_run(program: Program, window: Window, samples: Samples) -> Profile
     if facts["steps"] < len(window.clocked) and facts["steps"] < indicators.steps:
         notes.append(f"the program ended after {facts['steps']} steps under the profiler")
     return _report(
-        indicators, analysis, window.clocked, machine=_machine(facts, samples), memory=_memory(facts, samples), notes=notes
+        indicators,
+        analysis,
+        window.clocked,
+        machine=_machine(facts, samples),
+        memory=_memory(facts, samples),
+        notes=notes,
     )
 
 
@@ -95,7 +100,7 @@ def _indicators(
 
 
 def _mean(steps: Sequence[TracedStep], name: str) -> float:
-    return sum(getattr(step, name) for step in steps) / len(steps)
+    return float(sum(getattr(step, name) for step in steps)) / len(steps)
 
 
 def _resources(window: Window, samples: Samples) -> dict[str, float | None]:

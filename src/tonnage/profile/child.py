@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -31,9 +31,7 @@ class TorchWatch(MetaPathFinder):
     def __init__(self, loaded: Callable[[], None]) -> None:
         self._loaded = loaded
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None  # noqa: ARG002 - Python's
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
@@ -59,6 +57,7 @@ class Child:
         self._channel, self._request = channel, request
         self._tracker: Tracker | None = None
         self._pid = os.getpid()
+        self._failed = False
 
     def main(self) -> None:
         sys.meta_path.insert(0, TorchWatch(self._track))
@@ -71,7 +70,11 @@ class Child:
                 run_function(self._request, lambda: self._tracker is not None and self._tracker.wants_more)
             else:
                 run_script(self._request["target"])
+        except SystemExit as end:
+            self._failed = end.code not in (None, 0)
+            raise
         except Exception as error:
+            self._failed = True
             _show(error)
             sys.exit(1)
 
@@ -87,7 +90,7 @@ class Child:
         if self._tracker is None:
             self._channel.send({"event": "ended", "torch": False, "turns": 0})
         else:
-            self._tracker.program_ended()
+            self._tracker.program_ended(failed=self._failed)
 
 
 def run_script(target: str) -> None:

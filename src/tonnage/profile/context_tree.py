@@ -118,16 +118,22 @@ class _Finder:
         return sorted(np.unique(self._thread).tolist(), key=lambda thread: (thread not in first, thread))
 
     def _arrows(self) -> dict[int, int]:
-        """Backward row -> the forward row that its arrow comes from."""
+        """Backward row, and the engine's own row around it -> the forward row that the arrow comes from."""
         forward, backward = self._columns.forward_ends, self._columns.backward_ends
-        from_row = dict(zip(forward.arrow, self._rows_at(forward).tolist(), strict=True))
-        to_row = self._rows_at(backward).tolist()
-        pairs = ((row, from_row.get(arrow, -1)) for arrow, row in zip(backward.arrow, to_row, strict=True))
-        return {row: source for row, source in pairs if row >= 0}
+        from_row = dict(zip(forward.arrow, self._rows_at(forward)[0].tolist(), strict=True))
+        found: dict[int, int] = {}
+        for arrow, row, before in zip(
+            backward.arrow, *(rows.tolist() for rows in self._rows_at(backward)), strict=True
+        ):
+            if row >= 0:
+                found[row] = from_row.get(arrow, -1)
+                if before >= 0 and self._columns.host.kind[before] == Kind.BACKWARD:
+                    found[before] = found[row]
+        return found
 
-    def _rows_at(self, ends: Flows) -> Ints:
-        """The innermost row that begins on the thread at the moment; -1 where none does."""
-        found = np.full(len(ends.at), -1, np.int64)
+    def _rows_at(self, ends: Flows) -> tuple[Ints, Ints]:
+        """The innermost row that begins on the thread at the moment, and the row before it; -1 where none does."""
+        found, before = np.full((2, len(ends.at)), -1, np.int64)
         threads, moments = np.frombuffer(ends.thread, np.uint16), np.frombuffer(ends.at, np.float64)
         for thread in np.unique(threads).tolist():
             rows, wanted = self._ordered(thread), np.flatnonzero(threads == thread)
@@ -135,7 +141,8 @@ class _Finder:
                 at = np.searchsorted(self._start[rows], moments[wanted] + _SAME_MOMENT, side="right") - 1
                 near = np.abs(self._start[rows[at]] - moments[wanted]) <= _SAME_MOMENT
                 found[wanted[near]] = rows[at[near]]
-        return found
+                before[wanted[near]] = np.where(at[near] > 0, rows[at[near] - 1], -1)
+        return found, before
 
     def _ordered(self, thread: int) -> Ints:
         """Rows of a thread by time; of two that begin together the longer one is outside."""
@@ -145,9 +152,7 @@ class _Finder:
     def _pieces(self, rows: Ints) -> Iterator[tuple[int, float, float]]:
         for begin in range(0, len(rows), _PIECE):
             piece = rows[begin : begin + _PIECE]
-            yield from zip(
-                piece.tolist(), self._start[piece].tolist(), self._duration[piece].tolist(), strict=True
-            )
+            yield from zip(piece.tolist(), self._start[piece].tolist(), self._duration[piece].tolist(), strict=True)
 
     def follow(self, thread: int) -> None:
         host, texts = self._columns.host, self._columns.names.texts
@@ -173,10 +178,10 @@ class _Finder:
         if kind == Kind.MODULE:
             outside = int(Phase.FORWARD) if tree.phase[around] in (Phase.OPTIMIZER, Phase.DATA) else around
             return tree.child(outside, module_path(name), Kind.MODULE)
+        if kind == Kind.BACKWARD or row in self._forward_of:
+            around = tree.mirrored(self._known_node(self._forward_of.get(row, -1)))
         if kind == Kind.BACKWARD:
-            return int(Phase.BACKWARD)  # the engine's own frame around an operator
-        if row in self._forward_of:
-            around = tree.mirrored(self._known_node(self._forward_of[row]))
+            return around  # the engine's own frame around an operator
         return tree.child(around, name, kind)
 
     def _known_node(self, row: int) -> int:

@@ -47,13 +47,14 @@ def draw(stacks: Sequence[Stack], title: str, subtitle: str = "") -> str:
     drawn = "\n".join(_draw_box(box, depth, at, share, hue, root.seconds) for box, depth, at, share, hue in boxes)
     folder = Path(__file__).parent
     style, script = (folder / "flamegraph.css").read_text(), (folder / "flamegraph.js").read_text()
+    label = escape(title, quote=True)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="100%" '
-        f'role="img" aria-label="{escape(title, quote=True)}">\n<style>{style}</style>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'width="100%" preserveAspectRatio="xMidYMin" role="img" aria-label="{label}">\n<style>{style}</style>\n'
         f'<rect class="ground" width="{_WIDTH}" height="{height}"/>\n'
         f'<text class="title" x="{_SIDE}" y="24">{escape(title)}</text>\n'
         f'<text class="note" x="{_SIDE}" y="42">{escape(subtitle)}</text>\n'
-        f'<text class="note" id="readout" x="{_SIDE}" y="64">Click a box to zoom, Esc or the first box to go back.</text>\n'
+        f'<text class="note" id="readout" x="{_SIDE}" y="64">Click a box to zoom; Esc goes back.</text>\n'
         f'<foreignObject x="{_WIDTH - 300}" y="10" width="288" height="30">'
         '<input xmlns="http://www.w3.org/1999/xhtml" id="find" type="search" placeholder="Find, e.g. attn or Conv" '
         'aria-label="Find frames"/></foreignObject>\n'

@@ -20,7 +20,10 @@ def hint_for(found: Indicators) -> str:
             "pin_memory=True in the data loader and .to(device, non_blocking=True) make them faster and hide them"
         )
     if found.device == "cuda" and found.share(copies) >= _MUCH:
-        return f"{found.share(copies):.0%} of a step are copies that nothing hides: copy the next batch while this one is computed"
+        return (
+            f"{found.share(copies):.0%} of a step are copies that nothing hides: "
+            "copy the next batch while this one is computed"
+        )
     if found.device == "cuda" and found.share(found.idle_seconds) >= 2 * _MUCH:
         return (
             f"the GPU has nothing to do for {found.share(found.idle_seconds):.0%} of a step: the host is too slow for it; "

@@ -19,7 +19,7 @@ import psutil
 
 from tonnage.errors import CaptureError, MissingDependency, ProgramFailed, UsageError
 from tonnage.hardware.probe import Nvml
-from tonnage.profile.channel import Message, channel_pair
+from tonnage.profile.channel import Channel, Message, channel_pair
 from tonnage.profile.report import ClockedStep
 from tonnage.profile.sampler import Sampler
 from tonnage.program.program import Program
@@ -95,7 +95,7 @@ class Job:
     def pid(self) -> int:
         return self._process.pid
 
-    def _start(self):  # type: ignore[no-untyped-def]
+    def _start(self) -> tuple[Channel, subprocess.Popen[bytes]]:
         request = self.folder / "request.json"
         request.write_text(json.dumps(self._request))
         ours, theirs = channel_pair()
@@ -229,7 +229,7 @@ def _failure(name: str, code: int) -> ProgramFailed:
         return ProgramFailed(f"{name} was killed (signal 9), most likely for memory", exit_code=code)
     if code > 128:
         return ProgramFailed(f"{name} was ended by signal {code - 128}", exit_code=code)
-    return ProgramFailed(f"{name} failed by itself with exit code {code}; its own words are above", exit_code=code)
+    return ProgramFailed(f"{name} failed by itself with exit code {code}; what it said is above", exit_code=code)
 
 
 def _marked(mark: str) -> Iterator[psutil.Process]:

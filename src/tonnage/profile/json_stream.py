@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tonnage.errors import InvalidFile, NotFound
 from tonnage.units import format_bytes
@@ -49,7 +50,7 @@ class TraceFile:
 
     # -- the file -----------------------------------------------------------------------------------------------------
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> gzip.GzipFile | io.BufferedReader:
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -58,13 +59,13 @@ class TraceFile:
             raise InvalidFile(f"{self.path} cannot be read: {error.strerror}") from None
         is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        return gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[return-value]
+        return gzip.GzipFile(fileobj=file) if is_packed else file
 
-    def _chunks(self, file: IO[bytes]) -> Iterator[str]:
+    def _chunks(self, file: gzip.GzipFile | io.BufferedReader) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while True:
             try:
-                chunk = file.read(CHUNK_BYTES)
+                chunk = file.read1(CHUNK_BYTES)  # what there is, also of a file that ends too early
             except (EOFError, zlib.error, gzip.BadGzipFile):
                 return  # the rest is missing: found out by whoever expects more
             if not chunk:

@@ -209,7 +209,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server names it
+    def log_message(self, format: str, *args: Any) -> None:
         """Silence: standard error belongs to the program."""
 
 

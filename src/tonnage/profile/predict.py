@@ -9,7 +9,7 @@ from tonnage.program.trace import D2H, H2D, Trace
 
 
 def predicted_indicators(estimate: Estimate, trace: Trace, *, program_digest: str = "") -> Indicators:
-    """What a profile on the estimate's GPU would show; what an estimate does not know is None, and no data is waited for."""
+    """What a profile on the estimate's GPU would show. What an estimate does not know is None; no data is waited for."""
     time = estimate.time
     if time is None or time.step_seconds.value <= 0:
         raise CaptureError(f"{trace.origin.program} does nothing on a GPU: there are no indicators to predict")
@@ -33,7 +33,7 @@ def predicted_indicators(estimate: Estimate, trace: Trace, *, program_digest: st
         gpu_count=estimate.gpu_count,
         steps=max(trace.origin.steps, 1),
         step_seconds=step,
-        **parts,
+        **parts,  # type: ignore[arg-type]  # all are seconds
         idle_seconds=max(step - sum(parts.values()), 0.0),
         h2d_busy_seconds=time.h2d_seconds.value,
         d2h_busy_seconds=time.d2h_seconds.value,

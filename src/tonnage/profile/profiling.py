@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tonnage.hardware.probe import Nvml
@@ -19,7 +19,7 @@ from tonnage.program.program import Program
 class ProfileOptions:
     """How to profile. `python_stacks` asks for stacks of Python, by py-spy, in place of those of modules."""
 
-    window: WindowOptions = WindowOptions()
+    window: WindowOptions = field(default_factory=WindowOptions)
     keep_running: bool = False
     timeout_seconds: float = 900.0
     python_stacks: bool = False
@@ -30,9 +30,7 @@ def profile_program(
     program: Program, options: ProfileOptions, say: Say = lambda text: None, nvml: Nvml | None = None
 ) -> ProfileReport:
     """Raises `ProgramFailed` with the program's exit code, or `CaptureError` if the window was not reached."""
-    with Job(
-        program, options.window, keep_running=options.keep_running, hold=options.python_stacks, nvml=nvml
-    ) as job:
+    with Job(program, options.window, keep_running=options.keep_running, hold=options.python_stacks, nvml=nvml) as job:
         window = job.wait_for_window(options.timeout_seconds, say)
         stacks, note = _python_stacks(job, say) if options.python_stacks else ((), "")
         if options.python_stacks and not options.keep_running:
@@ -46,7 +44,9 @@ def profile_program(
         if options.keep_running:
             say("the window is seen; the program runs on")
         code = job.wait()
-    return replace(report, notes=(*report.notes, *([note] if note else [])), exit_code=code if options.keep_running else None)
+    return replace(
+        report, notes=(*report.notes, *([note] if note else [])), exit_code=code if options.keep_running else None
+    )
 
 
 def _python_stacks(job: Job, say: Say) -> tuple[Sequence[Stack], str]:

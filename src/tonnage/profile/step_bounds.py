@@ -44,7 +44,7 @@ def _by_optimizer(columns: TraceColumns) -> Floats:
     rows = np.array([r for r in _rows(columns, Kind.OPTIMIZER).tolist() if texts[names[r]].startswith(_STEP)], np.int64)
     if not len(rows):
         return np.zeros(0)
-    starts, ends = _spans(columns, rows)
+    _, ends = _spans(columns, rows)
     last = names[int(rows[np.argmax(ends)])]
     own = np.array([names[row] == last for row in rows.tolist()])
     return np.append(_first_moment(columns), np.sort(ends[own]))

@@ -93,11 +93,11 @@ class LoaderWatch:
                 watch._seconds += time.perf_counter() - began
                 LoaderWatch.workers = int(this._num_workers)
 
-        dataloader._BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign]
+        dataloader._BaseDataLoaderIter.__next__ = following
 
     def take(self) -> float:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
     def remove(self) -> None:
-        dataloader._BaseDataLoaderIter.__next__ = self._original  # type: ignore[method-assign]
+        dataloader._BaseDataLoaderIter.__next__ = self._original

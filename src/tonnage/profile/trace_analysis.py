@@ -36,14 +36,14 @@ class _Device:
 
 
 class TraceAnalysis:
-    """Answers about one trace. `skip` is the number of steps at the beginning that do not count."""
+    """Answers about one trace. `skip` steps at the beginning do not count, and at most `most` after them do."""
 
-    def __init__(self, columns: TraceColumns, skip: int = 0) -> None:
+    def __init__(self, columns: TraceColumns, skip: int = 0, most: int | None = None) -> None:
         self._columns = columns
         bounds = host_steps(columns)
         if len(bounds) < 2:
             raise InvalidFile("the trace holds nothing that takes time: no operators, no kernels")
-        self._bounds = bounds[min(skip, len(bounds) - 2) :]
+        self._bounds = bounds[min(skip, len(bounds) - 2) :][: None if most is None else most + 1]
         self._places: Places = find_places(columns)
         self._start: Floats = np.frombuffer(columns.host.start, np.float64)
         self._kind = np.frombuffer(columns.host.kind, np.int8)
@@ -139,7 +139,9 @@ class TraceAnalysis:
         is_kernel = device.work == Work.KERNEL
         kernels = Busy(device.start[is_kernel], device.end[is_kernel])
         everything = Busy(device.start, device.end)
-        parts = {phase: self._kernel_seconds(is_kernel & (device.phase == phase), is_kernel) for phase in list(Phase)[:3]}
+        parts = {
+            phase: self._kernel_seconds(is_kernel & (device.phase == phase), is_kernel) for phase in list(Phase)[:3]
+        }
         copies = {work: self._copied(work, kernels) for work in (Work.H2D, Work.D2H)}
         idle = np.diff(bounds) - everything.between(bounds[:-1], bounds[1:])
         waits = np.minimum(self._waits(everything), idle)
@@ -197,7 +199,7 @@ class TraceAnalysis:
     def _sum_by_step(self, moments: Floats, weights: Floats | Ints) -> Floats:
         step = step_of(moments, self._device_bounds)
         inside = step >= 0
-        return np.bincount(step[inside], weights[inside], self.count)
+        return np.asarray(np.bincount(step[inside], weights[inside], self.count), np.float64)
 
     def _waits(self, everything: Busy) -> Floats:
         """Time in which the host waits for its loader while the device has nothing to do."""
@@ -228,7 +230,9 @@ class TraceAnalysis:
     @property
     def operators(self) -> tuple[TimeRow, ...]:
         tree = self._places.tree
-        return self._table((tree.operator(node), tree.kind[node] == Kind.OPERATOR, node) for node in self._seconds_by_node)
+        return self._table(
+            (tree.operator(node), tree.kind[node] == Kind.OPERATOR, node) for node in self._seconds_by_node
+        )
 
     @property
     def modules(self) -> tuple[TimeRow, ...]:
@@ -299,10 +303,10 @@ def _host_row(seconds: float, parts: list[float], loader: float) -> TracedStep:
     )
 
 
-def analyse(path: str | Path, skip: int = 0) -> TraceAnalysis:
+def analyse(path: str | Path, skip: int = 0, most: int | None = None) -> TraceAnalysis:
     """Read a trace; raises `InvalidFile` or `NotFound`."""
     columns = TraceColumns().read(TraceFile(path).events())
     try:
-        return TraceAnalysis(columns, skip)
+        return TraceAnalysis(columns, skip, most)
     except InvalidFile as error:
         raise InvalidFile(f"{path}: {error.message}", error.hint) from None

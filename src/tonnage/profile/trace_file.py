@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 from pathlib import Path
+from typing import IO
 
 from tonnage.errors import UsageError
 
@@ -17,7 +18,7 @@ def copy_trace(source: Path, target: Path) -> None:
         raise UsageError(f"the trace cannot be written to {target}: {error.strerror}") from None
 
 
-def _opened(target: Path):  # type: ignore[no-untyped-def]
+def _opened(target: Path) -> IO[bytes]:
     if target.suffix == ".gz":
-        return gzip.open(target, "wb", compresslevel=5)
+        return gzip.GzipFile(target, "wb", compresslevel=5)  # type: ignore[return-value]  # it is one
     return target.open("wb")

@@ -117,7 +117,13 @@ class Tracker:
         self._rows = self._clock.finish()
         self._usage = {name: self._usage[name] - before[name] for name in before}
         self._channel.send(
-            {"event": "clocked", "rows": self._rows, "usage": self._usage, "began": self._clock.began, "at": time.monotonic()}
+            {
+                "event": "clocked",
+                "rows": self._rows,
+                "usage": self._usage,
+                "began": self._clock.began,
+                "at": time.monotonic(),
+            }
         )
         self._clock = None
         self._begin_trace()
@@ -168,12 +174,14 @@ class Tracker:
         if not self._request["keep_running"] and not self._request["hold"]:
             _leave()
 
-    def program_ended(self) -> None:
-        """By itself. What was traced so far is better than nothing."""
-        if self.state == "tracing" and self._profiler is not None and self._traced >= 1:
+    def program_ended(self, *, failed: bool) -> None:
+        """By itself. What was traced so far is better than nothing, unless the program failed."""
+        if self.state == "tracing" and self._profiler is not None and self._traced >= 1 and not failed:
             self._mark.__exit__(None, None, None)
             self._request["keep_running"] = True  # it ends anyway, with its own exit code
             self._end_trace()
+        elif self._profiler is not None:
+            self._profiler.__exit__(None, None, None)  # Python must not end while it looks on
         self._channel.send({"event": "ended", "torch": True, "turns": self.turns, "state": self.state})
 
     def _facts(self) -> Message:
@@ -181,7 +189,8 @@ class Tracker:
             "torch_version": str(torch.__version__),
             "training": self._turns.training,
             "loader_workers": LoaderWatch.workers,
-            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            * (1 if sys.platform == "darwin" else 1024),
             "modules_named": self._ranges is not None,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         }

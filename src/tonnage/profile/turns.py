@@ -66,7 +66,7 @@ class Turns:
             self._counts.setdefault(this, 0)
             self._remove_module_hooks()
 
-        torch.optim.Optimizer.__init__ = made  # type: ignore[method-assign]
+        torch.optim.Optimizer.__init__ = made
         self._undo.append(lambda: setattr(torch.optim.Optimizer, "__init__", original))
 
     def _watch_backward(self) -> None:

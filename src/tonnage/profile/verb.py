@@ -30,9 +30,9 @@ def profile(
 ) -> ProfileReport:
     """Where the time of a program's steps goes.
 
-    `program` is a script, `module:function` or a trace of Kineto or Chrome (.json, .json.gz). The program really runs, here,
-    and is stopped once the window is seen unless `keep_running`. With `predict_on`, the name of a GPU, nothing runs: the
-    indicators are those of an estimate. `trace` keeps the profiler's own file.
+    `program` is a script, `module:function` or a trace of Kineto or Chrome (.json, .json.gz). The program really runs,
+    here, and is stopped once the window is seen, unless `keep_running`. With `predict_on`, the name of a GPU, nothing
+    runs: the indicators are those of an estimate. `trace` keeps the profiler's own file.
     """
     if is_trace(str(program)):
         from tonnage.profile.build import report_of_trace
