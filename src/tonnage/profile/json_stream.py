@@ -52,14 +52,13 @@ class TraceFile:
 
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
         try:
-            file = self.path.open("rb")
+            with self.path.open("rb") as beginning:
+                is_packed = beginning.read(2) == b"\x1f\x8b"
+            return gzip.GzipFile(self.path) if is_packed else self.path.open("rb")
         except FileNotFoundError:
             raise NotFound(f"there is no file {self.path}") from None
         except OSError as error:
             raise InvalidFile(f"{self.path} cannot be read: {error.strerror}") from None
-        is_packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        return gzip.GzipFile(fileobj=file) if is_packed else file
 
     def _chunks(self, file: gzip.GzipFile | io.BufferedReader) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
