@@ -54,20 +54,39 @@ def step_events(step: int, number: int) -> Iterator[str]:
     for phase, thread, at in (("forward", 100, begin + 50), ("backward", 101, begin + 9_000)):
         for index in range(OPERATORS):
             start, correlation = at + index * 20, number + (index if phase == "forward" else OPERATORS + index)
-            name = f"aten::op{index % 60}" if phase == "forward" else f"autograd::engine::evaluate_function: Op{index % 60}Backward0"
+            name = (
+                f"aten::op{index % 60}"
+                if phase == "forward"
+                else f"autograd::engine::evaluate_function: Op{index % 60}Backward0"
+            )
             details = f'"External id": {correlation}, "Record function id": 0, "Sequence number": {correlation}, "Ev Idx": {correlation}'
             yield event(name, "cpu_op", thread, start, 15, details)
             if phase == "backward":
-                yield event(f"Op{index % 60}Backward0", "cpu_op", thread, start + 1, 13, details + ', "Fwd thread id": 1')
+                yield event(
+                    f"Op{index % 60}Backward0", "cpu_op", thread, start + 1, 13, details + ', "Fwd thread id": 1'
+                )
                 yield flow("f", "fwdbwd", number + index, thread, start + 1)
             else:
                 yield flow("s", "fwdbwd", correlation, thread, start)
-            yield event("cudaLaunchKernel", "cuda_runtime", thread, start + 5, 4, f'"cbid": 211, "correlation": {correlation}')
+            yield event(
+                "cudaLaunchKernel", "cuda_runtime", thread, start + 5, 4, f'"cbid": 211, "correlation": {correlation}'
+            )
             yield flow("s", "ac2g", correlation, thread, start + 5)
-            kernel = f"void at::native::vectorized_elementwise_kernel<4, functor{index % 60}, array>(int, functor, array)"
-            shape = '"queued": 0, "device": 0, "context": 1, "stream": 7, "registers per thread": 32, "shared memory": 0, '
+            kernel = (
+                f"void at::native::vectorized_elementwise_kernel<4, functor{index % 60}, array>(int, functor, array)"
+            )
+            shape = (
+                '"queued": 0, "device": 0, "context": 1, "stream": 7, "registers per thread": 32, "shared memory": 0, '
+            )
             shape += '"blocks per SM": 8.1, "warps per SM": 64.0, "grid": [1024, 1, 1], "block": [128, 1, 1], '
-            yield event(kernel, "kernel", 7, start + 200, 12, shape + f'"External id": {correlation}, "correlation": {correlation}')
+            yield event(
+                kernel,
+                "kernel",
+                7,
+                start + 200,
+                12,
+                shape + f'"External id": {correlation}, "correlation": {correlation}',
+            )
             yield flow("f", "ac2g", correlation, 7, start + 200)
 
 
@@ -93,7 +112,10 @@ def main() -> None:
         path = Path(folder, "trace.json")
         began = time.perf_counter()
         events = write_trace(path, round(options.gigabytes * 1e9))
-        print(f"wrote {path.stat().st_size / 1e9:.2f} GB, {events:,} events in {time.perf_counter() - began:.0f} s", flush=True)
+        print(
+            f"wrote {path.stat().st_size / 1e9:.2f} GB, {events:,} events in {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
         done = subprocess.run([sys.executable, "-c", READER, str(path)], capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
         print(f"read in {found['seconds']:.1f} s, peak resident memory {found['peak_rss_bytes'] / 1e6:.0f} MB")

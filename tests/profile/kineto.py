@@ -40,10 +40,20 @@ class KinetoTrace:
         self._arrow += 1
         for phase, thread, at in (("s", HOST, forward_at), ("f", ENGINE, backward_at)):
             self.events.append(
-                {"ph": phase, "id": self._arrow, "pid": 1, "tid": thread, "ts": ORIGIN + at, "cat": "fwdbwd", "name": "fwdbwd"}
+                {
+                    "ph": phase,
+                    "id": self._arrow,
+                    "pid": 1,
+                    "tid": thread,
+                    "ts": ORIGIN + at,
+                    "cat": "fwdbwd",
+                    "name": "fwdbwd",
+                }
             )
 
-    def launch(self, name: str, launched: float, start: float, duration: float, thread: int = HOST, **args: Any) -> None:
+    def launch(
+        self, name: str, launched: float, start: float, duration: float, thread: int = HOST, **args: Any
+    ) -> None:
         """A call of the driver, and what it makes the device do later."""
         self._correlation += 1
         kind = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"

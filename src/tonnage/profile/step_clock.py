@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.data import dataloader
 
-from tonnage.profile.turns import Turns
+from tonnage.profile.turns import Turns, restore
 
 
 class StepClock:
@@ -93,6 +93,7 @@ class LoaderWatch:
                 watch._seconds += time.perf_counter() - began
                 LoaderWatch.workers = int(this._num_workers)
 
+        self._ours = following
         dataloader._BaseDataLoaderIter.__next__ = following
 
     def take(self) -> float:
@@ -100,4 +101,4 @@ class LoaderWatch:
         return seconds
 
     def remove(self) -> None:
-        dataloader._BaseDataLoaderIter.__next__ = self._original
+        restore(dataloader._BaseDataLoaderIter, "__next__", self._ours, self._original)

@@ -34,14 +34,11 @@ class Turns:
         self._called: Counter[int] = Counter()
         self._backward_seen = False
         self._module_hooks: list[Any] = []
-        self._hooks: list[Any] = []
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._before_optimizer),
-            register_optimizer_step_post_hook(self._after_optimizer),
-        ]
+        register_optimizer_step_pre_hook(self._before_optimizer)
+        register_optimizer_step_post_hook(self._after_optimizer)
         self._module_hooks = [
             nn.modules.module.register_module_forward_pre_hook(self._enter),
             nn.modules.module.register_module_forward_hook(self._leave, always_call=True),
@@ -50,12 +47,12 @@ class Turns:
         self._watch_backward()
 
     def remove(self) -> None:
-        """The program goes on as if nothing had been there."""
-        for hook in (*self._hooks, *self._module_hooks):
-            hook.remove()
+        """The program goes on as if nothing had been there. Hooks of optimizers stay, and do nothing: torch does not
+        allow them to go while they are called, which is when this happens."""
+        self._on_turn = lambda: None
+        self._remove_module_hooks()
         while self._undo:
             self._undo.pop()()
-        self._hooks, self._module_hooks = [], []
 
     def _watch_optimizers(self) -> None:
         original = torch.optim.Optimizer.__init__
@@ -67,7 +64,7 @@ class Turns:
             self._remove_module_hooks()
 
         torch.optim.Optimizer.__init__ = made
-        self._undo.append(lambda: setattr(torch.optim.Optimizer, "__init__", original))
+        self._undo.append(lambda: restore(torch.optim.Optimizer, "__init__", made, original))
 
     def _watch_backward(self) -> None:
         original = torch.autograd.backward
@@ -81,7 +78,7 @@ class Turns:
                 self.on_backward(False)
 
         torch.autograd.backward = backward
-        self._undo.append(lambda: setattr(torch.autograd, "backward", original))
+        self._undo.append(lambda: restore(torch.autograd, "backward", backward, original))
 
     # -- training -----------------------------------------------------------------------------------------------------
 
@@ -141,3 +138,9 @@ class Turns:
         while self._module_hooks:
             self._module_hooks.pop().remove()
         self._nested = 0
+
+
+def restore(owner: Any, name: str, ours: Any, original: Any) -> None:
+    """Put back what was there, unless the program has put something of its own around ours."""
+    if getattr(owner, name) is ours:
+        setattr(owner, name, original)
