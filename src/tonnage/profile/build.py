@@ -119,7 +119,12 @@ def _resources(window: Window, samples: Samples) -> dict[str, float | None]:
 
 def _gpu_name(facts: Message) -> str:
     name = str(facts.get("gpu_name", ""))
-    known = match_gpu(name, facts.get("gpu_memory_bytes", 0)) if name else None
+    try:
+        known = match_gpu(name, facts.get("gpu_memory_bytes", 0)) if name else None
+    except (
+        ModuleNotFoundError
+    ):  # a machine with torch may lack what reads the catalogue; the driver's name is true as well
+        return name
     return known.name if known else name
 
 

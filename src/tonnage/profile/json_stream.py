@@ -21,6 +21,7 @@ from tonnage.units import format_bytes
 
 CHUNK_BYTES = 1 << 21
 MOST_EVENT_CHARACTERS = 1 << 26  # what is larger is no event
+_CUT_CHARACTERS = 4096  # an error so far from the end of what was read has another reason than that end
 _SPACE = re.compile(r"[\s,]*")
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _decode = json.JSONDecoder().raw_decode
@@ -124,8 +125,7 @@ class TraceFile:
 
     def _check_progress(self, error: json.JSONDecodeError) -> None:
         """An event that goes on in the next chunk is no error; one that never ends, or is wrong in the middle, is."""
-        left = len(self._text) - error.pos
-        if left > CHUNK_BYTES // 2 and error.msg != "Unterminated string starting at":
+        if len(self._text) - error.pos > _CUT_CHARACTERS and error.msg != "Unterminated string starting at":
             raise InvalidFile(f"{self.path} is damaged behind event {self.count:,}: {error.msg}")
         if len(self._text) - self._at > MOST_EVENT_CHARACTERS:
             raise InvalidFile(f"{self.path} is damaged behind event {self.count:,}: the next one does not end")

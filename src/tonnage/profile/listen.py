@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -230,6 +231,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), Handler)
         except OSError as error:

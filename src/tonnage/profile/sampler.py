@@ -121,10 +121,9 @@ def tree_bytes(process: psutil.Process) -> int:
 
 
 def _own_bytes(process: psutil.Process, *, shared: bool) -> int:
-    try:
-        if shared:
-            with contextlib.suppress(AttributeError, psutil.AccessDenied):
-                return int(process.memory_full_info().pss)
+    if shared:
+        with contextlib.suppress(AttributeError, psutil.Error):
+            return int(process.memory_full_info().pss)
+    with contextlib.suppress(psutil.Error):
         return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
+    return 0
