@@ -108,7 +108,7 @@ def compare(
 ) -> dict[str, Any]:
     truth, said = by_hand(alone), by_profile(report)
     usual = median(row["step_seconds"] for row in alone[WARM:])
-    last = WARM + len(report.clocked) + STEPS + 3  # the row in which the trace was written is behind the window as well
+    last = WARM + len(report.clocked) + STEPS + 5  # the row in which the trace was written is behind the window as well
     before, after = profiled[WARM // 2 : WARM - 2], profiled[last:]
     outside = {
         "before": median(row["step_seconds"] for row in before) / usual - 1 if before else None,

@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from profiled_programs import MAIN, TRAINING, write

@@ -99,7 +99,7 @@ def test_predicted_indicators_are_marked(tmp_path: Path) -> None:
         ("import os, signal, torch\nos.kill(os.getpid(), signal.SIGKILL)", 137, "most likely for memory"),
         ("print('hello')", 1, "ended without loading torch"),
         ("import torch", 1, "ended without a step"),
-        (STEP.format(steps=4, after=""), 1, "ended after 4 steps; the window needs 9"),
+        (STEP.format(steps=4, after=""), 1, "ended after 4 steps; the window needs 10"),
     ],
     ids=["raises", "exits", "fails in the window", "is killed", "is not torch", "has no step", "is short"],
 )
@@ -159,7 +159,11 @@ def test_a_port_that_is_taken_is_said_before_the_program_starts(tmp_path: Path) 
 
 
 def test_without_torch_it_says_so(tmp_path: Path) -> None:
-    hook = "import sys, importlib.util as u\nold = u.find_spec\nu.find_spec = lambda n, *a: None if n == 'torch' else old(n, *a)\n"
+    hook = """
+        import importlib.util
+        known = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *more: None if name == "torch" else known(name, *more)
+    """
     write(tmp_path, hook, "sitecustomize.py")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = run(tmp_path, str(write(tmp_path, "import torch")), PYTHONPATH=path)

@@ -47,8 +47,8 @@ class WindowOptions:
 
     @property
     def needed(self) -> int:
-        """One more under the profiler, which is left out: the profiler sets itself up in it."""
-        return max(self.warmup, 1) + 2 * self.steps + 1
+        """One more each time, which is left out: the clock and the profiler set themselves up in it."""
+        return max(self.warmup, 1) + 2 * (self.steps + 1)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tonnage.errors import NotFound, TonnageError, UsageError
-from tonnage.profile.build import report_of_run
+from tonnage.profile.build import PYTHON_STACKS, report_of_run
 from tonnage.profile.flamegraph import draw
 from tonnage.profile.job import Job, WindowOptions
 from tonnage.profile.report import ProfileReport
@@ -145,7 +145,8 @@ def _pages(desk: Desk) -> dict[str, Callable[[], Answer]]:
 
 def draw_report(report: ProfileReport) -> str:
     found = report.indicators
-    return draw(report.stacks, found.program, f"{report.stacks_are} of a step, by phase, module and operator")
+    about = f"{report.stacks_are} of a step, by phase, module and operator"
+    return draw(report.stacks, found.program, PYTHON_STACKS if report.stacks_are == PYTHON_STACKS else about)
 
 
 class Handler(BaseHTTPRequestHandler):

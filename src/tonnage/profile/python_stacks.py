@@ -39,15 +39,15 @@ def sample(pid: int, output: Path, seconds: int = SECONDS) -> tuple[Sequence[Sta
 
 
 def parse_raw(text: str, rate: int = _RATE) -> tuple[Stack, ...]:
-    """From `outer;inner 12` a line; frames of ours that start the program are left out."""
-    stacks = []
+    """From `outer;inner 12` a line; frames of ours, and our thread that waits for orders, are left out."""
+    seconds: dict[tuple[str, ...], float] = {}
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
-        if frames and count.isdigit():
-            kept = tuple(frame for frame in frames.split(";") if not _is_ours(frame))
-            stacks.append(Stack(frames=kept or ("python",), seconds=int(count) / rate))
-    return tuple(stacks)
+        if frames and count.isdigit() and "Tracker._listen" not in frames:
+            kept = tuple(frame for frame in frames.split(";") if not _is_ours(frame)) or ("python",)
+            seconds[kept] = seconds.get(kept, 0.0) + int(count) / rate
+    return tuple(Stack(frames=frames, seconds=total) for frames, total in seconds.items())
 
 
 def _is_ours(frame: str) -> bool:
-    return "tonnage/profile/child.py" in frame or "<frozen runpy>" in frame or frame.startswith("_run_module_as_main")
+    return "tonnage/profile/" in frame or "<frozen runpy>" in frame or frame.startswith("_run_module_as_main")

@@ -33,6 +33,7 @@ class _Device:
     node: Ints
     row: Ints  # in the columns
     step: Ints
+    is_earlier: np.ndarray[tuple[int], np.dtype[np.bool_]]  # launched before the first step that counts
 
 
 class TraceAnalysis:
@@ -112,7 +113,8 @@ class TraceAnalysis:
         phase = self._node_phase[node]
         phase[phase == Phase.DATA] = Phase.FORWARD
         work = np.frombuffer(columns.device.work, np.int8)[own].astype(np.int64)
-        return _Device(start, start + duration[own], work, phase, node, own, step_of(moment, self._bounds))
+        step, is_earlier = step_of(moment, self._bounds), moment < self._bounds[0]
+        return _Device(start, start + duration[own], work, phase, node, own, step, is_earlier)
 
     def _launch_rows(self, correlations: Ints) -> Ints:
         """The row of the host that launched each; -1 for none."""
@@ -130,7 +132,7 @@ class TraceAnalysis:
         device, bounds = self._device, np.array(self._bounds)
         ends = np.zeros(self.count)
         np.maximum.at(ends, device.step[device.step >= 0], device.end[device.step >= 0])
-        earlier = device.end[(device.step < 0) & (device.start < bounds[1])]
+        earlier = device.end[device.is_earlier]
         first = max(bounds[0], float(earlier.max())) if len(earlier) else bounds[0]
         return np.maximum.accumulate(np.concatenate(([first], np.where(ends > 0, ends, bounds[1:]))))
 

@@ -101,20 +101,20 @@ class Tracker:
 
     def _begin_clock(self) -> None:
         self._tell("clocking")
-        self._clock = StepClock(self._turns)
         self._usage = usage()
+        self._clock = StepClock(self._turns)
 
     def _follow_clock(self) -> None:
         assert self._clock is not None
         self._clock.end_step()
         wanted: int = self._request["steps"]
-        if self._clock.steps < wanted:
+        if self._clock.steps <= wanted:
             return
         too_short = torch.cuda.is_initialized() and time.monotonic() - self._clock.began < _POWER_SECONDS
         if too_short and self._clock.steps < _MOST_CLOCKED * wanted:
             return
         before, self._usage = self._usage, usage()
-        self._rows = self._clock.finish()
+        self._rows = self._clock.finish()[1:]  # the device had run dry when the first began
         self._usage = {name: self._usage[name] - before[name] for name in before}
         self._channel.send(
             {
