@@ -98,23 +98,23 @@ def test_backward_is_known_by_its_arrow_alone() -> None:
     trace.launch("backward_kernel", 305, 400, 200, ENGINE)
     analysis = read(trace)
     assert microseconds(analysis.steps[0], "backward") == 200
-    assert {row.name: round(row.device_seconds * 1e6) for row in analysis.modules} == {"Net": 300}
+    assert {row.name: round(row.device_seconds * 1e6) for row in analysis.tables.modules} == {"Net": 300}
 
 
 def test_modules_get_their_forward_and_backward() -> None:
-    rows = {row.name: row for row in read(training_trace()).modules}
+    rows = {row.name: row for row in read(training_trace()).tables.modules}
     assert rows["Net.body"].device_seconds * 1e6 == pytest.approx(700)
 
 
 def test_operators_get_the_kernels_that_they_launch() -> None:
-    rows = {row.name: row for row in read(training_trace()).operators}
+    rows = {row.name: row for row in read(training_trace()).tables.operators}
     assert rows["aten::addmm"].device_seconds * 1e6 == pytest.approx(300)
     assert rows["AddmmBackward0"].device_seconds * 1e6 == pytest.approx(400)
     assert rows["aten::addmm"].calls == 1
 
 
 def test_stacks_lead_from_the_phase_to_the_kernel() -> None:
-    stacks = {stack.frames: stack.seconds for stack in read(training_trace()).stacks}
+    stacks = {stack.frames: stack.seconds for stack in read(training_trace()).tables.stacks}
     assert stacks["forward", "Net", "body", "aten::addmm", "gemm"] == pytest.approx(300e-6)
     assert stacks["backward", "Net", "body", "AddmmBackward0", "gemm_backward"] == pytest.approx(400e-6)
     assert stacks["optimizer", "Optimizer.step#SGD.step", "aten::_foreach_add_", "foreach"] == pytest.approx(100e-6)

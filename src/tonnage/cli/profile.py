@@ -41,12 +41,12 @@ def profile_command(
     Forward, backward, optimizer, copies, waits: tonnage profile train.py -- --batch-size 64
     """
     from tonnage.api import profile
-    from tonnage.cli.estimate import _check_folder
+    from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.errors import UsageError
 
     for file in (flamegraph, folded, speedscope, trace):
-        _check_folder(file)
+        check_folder(file)
     if stacks not in ("modules", "python"):
         raise UsageError(f"there are no {stacks} stacks", "choose modules or python")
     if predict != bool(gpu):
@@ -72,7 +72,7 @@ def profile_command(
 
 def _write(report: ProfileReport, flamegraph: Path | None, folded: Path | None, speedscope_file: Path | None) -> None:
     from tonnage.errors import UsageError
-    from tonnage.profile.listen import draw_report, write_text
+    from tonnage.profile.outputs import draw_report, write_text
     from tonnage.profile.stacks import fold, speedscope
 
     wanted = [file for file in (flamegraph, folded, speedscope_file) if file is not None]

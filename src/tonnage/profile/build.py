@@ -15,13 +15,11 @@ from tonnage.profile.combine import mean_parts
 from tonnage.profile.hints import hint_for
 from tonnage.profile.indicators import Indicators
 from tonnage.profile.job import Window
-from tonnage.profile.report import ClockedStep, Machine, ProfileReport, TracedStep
+from tonnage.profile.report import DEVICE_STACKS, HOST_STACKS, ClockedStep, Machine, ProfileReport, TracedStep
 from tonnage.profile.sampler import Samples
 from tonnage.profile.trace_analysis import TraceAnalysis, analyse
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
-
-DEVICE_STACKS, HOST_STACKS, PYTHON_STACKS = "device time", "host time", "Python time"
 
 
 def report_of_run(program: Program, window: Window, samples: Samples) -> ProfileReport:
@@ -62,9 +60,9 @@ def _report(
         indicators=indicators,
         traced=analysis.steps,
         clocked=tuple(clocked),
-        operators=analysis.operators,
-        modules=analysis.modules,
-        stacks=analysis.stacks,
+        operators=analysis.tables.operators,
+        modules=analysis.tables.modules,
+        stacks=analysis.tables.stacks,
         stacks_are=DEVICE_STACKS if analysis.on_gpu else HOST_STACKS,
         machine=machine,
         memory=memory,

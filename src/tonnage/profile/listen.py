@@ -14,13 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tonnage.errors import NotFound, TonnageError, UsageError
-from tonnage.profile.build import PYTHON_STACKS, report_of_run
-from tonnage.profile.flamegraph import draw
+from tonnage.profile.build import report_of_run
 from tonnage.profile.job import Job, WindowOptions
+from tonnage.profile.outputs import draw_report
 from tonnage.profile.report import ProfileReport
 from tonnage.profile.stacks import fold, speedscope
 
@@ -37,7 +36,7 @@ class Busy(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A body with its kind; `packed` if it is gzip already."""
+    """A body with its kind."""
 
     body: bytes
     kind: str = "application/json"
@@ -143,12 +142,6 @@ def _pages(desk: Desk) -> dict[str, Callable[[], Answer]]:
     }
 
 
-def draw_report(report: ProfileReport) -> str:
-    found = report.indicators
-    about = f"{report.stacks_are} of a step, by phase, module and operator"
-    return draw(report.stacks, found.program, PYTHON_STACKS if report.stacks_are == PYTHON_STACKS else about)
-
-
 class Handler(BaseHTTPRequestHandler):
     """Parse, ask the desk, answer."""
 
@@ -156,7 +149,6 @@ class Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "tonnage", ""
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
-    _METHODS: ClassVar[dict[str, str]] = {"POST": "/profile"}
 
     def do_GET(self) -> None:
         self._answer(lambda: self._page()())
@@ -276,10 +268,3 @@ def serve(job_of: Callable[[], Job], address: tuple[str, int], ready: Callable[[
                 server.shutdown()
     finally:
         server.server_close()
-
-
-def write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tonnage.hardware.probe import Nvml
 from tonnage.profile import python_stacks
-from tonnage.profile.build import PYTHON_STACKS, report_of_run
+from tonnage.profile.build import report_of_run
 from tonnage.profile.job import Job, Say, WindowOptions
-from tonnage.profile.report import ProfileReport, Stack
-from tonnage.profile.trace_file import copy_trace
+from tonnage.profile.outputs import copy_trace
+from tonnage.profile.report import PYTHON_STACKS, ProfileReport, Stack
 from tonnage.program.program import Program
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tonnage.profile.indicators import Indicators
 
+DEVICE_STACKS, HOST_STACKS, PYTHON_STACKS = "device time", "host time", "Python time"  # what seconds of stacks are
 PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
 
 

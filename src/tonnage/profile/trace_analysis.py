@@ -1,9 +1,7 @@
-"""From the columns of a trace to its steps, operators, modules and stacks."""
+"""From the columns of a trace to its steps."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,27 +11,13 @@ import numpy as np
 from tonnage.errors import InvalidFile
 from tonnage.profile.context_tree import Phase, Places, find_places
 from tonnage.profile.json_stream import TraceFile
-from tonnage.profile.report import Stack, TimeRow, TracedStep
+from tonnage.profile.report import TracedStep
 from tonnage.profile.step_bounds import host_steps
 from tonnage.profile.timeline import Busy, shares, step_of
 from tonnage.profile.trace_columns import Floats, Ints, Kind, TraceColumns, Work
+from tonnage.profile.trace_tables import DeviceView, TraceTables
 
 _SECOND = 1e6  # traces count microseconds
-_MOST_ROWS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class _Device:
-    """What ran on the device that worked most, in the order of the trace."""
-
-    start: Floats
-    end: Floats
-    work: Ints
-    phase: Ints
-    node: Ints
-    row: Ints  # in the columns
-    step: Ints
-    is_earlier: np.ndarray[tuple[int], np.dtype[np.bool_]]  # launched before the first step that counts
 
 
 class TraceAnalysis:
@@ -99,7 +83,7 @@ class TraceAnalysis:
         return [_host_row(*row) for row in zip(seconds.tolist(), parts.tolist(), loader.tolist(), strict=True)]
 
     @cached_property
-    def _device(self) -> _Device:
+    def _device(self) -> DeviceView:
         rows, columns = self._columns.device, self._columns
         number = np.frombuffer(rows.device, np.int16)
         duration = np.frombuffer(rows.duration, np.float32)
@@ -114,7 +98,7 @@ class TraceAnalysis:
         phase[phase == Phase.DATA] = Phase.FORWARD
         work = np.frombuffer(columns.device.work, np.int8)[own].astype(np.int64)
         step, is_earlier = step_of(moment, self._bounds), moment < self._bounds[0]
-        return _Device(start, start + duration[own], work, phase, node, own, step, is_earlier)
+        return DeviceView(start, start + duration[own], work, phase, node, own, step, is_earlier)
 
     def _launch_rows(self, correlations: Ints) -> Ints:
         """The row of the host that launched each; -1 for none."""
@@ -212,74 +196,12 @@ class TraceAnalysis:
             waits[n] = (end - begin - everything.between(begin, end)).sum()
         return waits
 
-    # -- tables and stacks --------------------------------------------------------------------------------------------
-
     @cached_property
-    def _seconds_by_node(self) -> dict[int, tuple[float, float, int]]:
-        """Seconds of device and host and calls in all steps, of rows by their node."""
-        nodes = len(self._places.tree.parent)
+    def tables(self) -> TraceTables:
+        """By operator, by module and by stack."""
+        device = self._device if self.on_gpu else None
         inside = (self._host_step >= 0) & ~np.isin(self._kind, (Kind.STEP, Kind.OTHER))
-        at = self._places.node[inside]
-        host = np.bincount(at, np.clip(self._places.self_microseconds[inside], 0, None), nodes) / _SECOND
-        calls = np.bincount(at, minlength=nodes)
-        device = np.zeros(nodes)
-        if self.on_gpu:
-            chosen = self._device.step >= 0
-            spans = (self._device.end - self._device.start)[chosen]
-            device = np.bincount(self._device.node[chosen], spans, nodes) / _SECOND
-        return {n: (float(device[n]), float(host[n]), int(calls[n])) for n in range(nodes) if calls[n] or device[n]}
-
-    @property
-    def operators(self) -> tuple[TimeRow, ...]:
-        tree = self._places.tree
-        return self._table(
-            (tree.operator(node), tree.kind[node] == Kind.OPERATOR, node) for node in self._seconds_by_node
-        )
-
-    @property
-    def modules(self) -> tuple[TimeRow, ...]:
-        tree = self._places.tree
-        return self._table((tree.module(node), tree.kind[node] == Kind.MODULE, node) for node in self._seconds_by_node)
-
-    def _table(self, named: Iterable[tuple[str, bool, int]]) -> tuple[TimeRow, ...]:
-        """Nodes of one name together; `counts` says whether a node is a call of what is named."""
-        sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        for name, counts, node in named:
-            if name:
-                device, host, calls = self._seconds_by_node[node]
-                row = sums[name]
-                row[0], row[1], row[2] = row[0] + device, row[1] + host, row[2] + calls * counts
-        rows = [
-            TimeRow(name=name, device_seconds=d / self.count, host_seconds=h / self.count, calls=c / self.count)
-            for name, (d, h, c) in sums.items()
-        ]
-        return tuple(sorted(rows, key=lambda row: (-row.device_seconds, -row.host_seconds)))[:_MOST_ROWS]
-
-    @cached_property
-    def stacks(self) -> tuple[Stack, ...]:
-        """Seconds of one step by phase, module and operator; on a GPU kernels are the last frame."""
-        seconds = self._kernel_stacks() if self.on_gpu else self._operator_stacks()
-        return tuple(
-            Stack(frames=frames, seconds=total / self.count) for frames, total in sorted(seconds.items()) if total > 0
-        )
-
-    def _operator_stacks(self) -> dict[tuple[str, ...], float]:
-        tree = self._places.tree
-        return {tuple(tree.frames(node)): host for node, (_, host, _) in self._seconds_by_node.items()}
-
-    def _kernel_stacks(self) -> dict[tuple[str, ...], float]:
-        device, names = self._device, self._columns.device.name
-        sums: defaultdict[tuple[int, int], float] = defaultdict(float)
-        for at in np.flatnonzero(device.step >= 0).tolist():
-            sums[int(device.node[at]), names[int(device.row[at])]] += float(device.end[at] - device.start[at]) / _SECOND
-        found: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        for (node, name), seconds in sums.items():
-            found[(*self._without_launch(node), self._columns.names.texts[name])] += seconds
-        return found
-
-    def _without_launch(self, node: int) -> list[str]:
-        tree = self._places.tree
-        return tree.frames(tree.parent[node] if tree.kind[node] == Kind.LAUNCH else node)
+        return TraceTables(self._columns, self._places, inside, device, self.count)
 
 
 @dataclass(frozen=True, slots=True)
