@@ -52,3 +52,41 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
         [*MAIN, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, "NO_COLOR": "1", **environment},
     )  # fmt: skip
+
+
+TWO_OPTIMIZERS = """
+import torch
+torch.set_num_threads(1)
+maker, judge = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+first, second = (torch.optim.Adam(part.parameters()) for part in (judge, maker))
+for _ in range(40):
+    judge(maker(torch.ones(4, 8)).detach()).sum().backward()
+    first.step()
+    judge(maker(torch.ones(4, 8))).sum().backward()
+    second.step()
+"""
+BY_HAND = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 8)
+for _ in range(40):
+    model(torch.ones(4, 8)).sum().backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
+"""
+CLOSURE = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=2, max_eval=2, tolerance_change=0, tolerance_grad=0)
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.ones(4, 8)).square().sum()
+    loss.backward()
+    return loss
+for _ in range(40):
+    optimizer.step(closure)
+"""
+WORKERS = TRAINING.replace("batch_size=32)", "batch_size=32, num_workers=1)")

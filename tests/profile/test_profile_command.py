@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kineto import training_trace
-from profiled_programs import INFERENCE, MAIN, SHORT, TRAINING, run, write
+from profiled_programs import BY_HAND, CLOSURE, INFERENCE, MAIN, SHORT, TRAINING, TWO_OPTIMIZERS, WORKERS, run, write
 
 PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
 STEP = """
@@ -66,6 +66,26 @@ def test_inference_has_calls_of_its_leading_module(tmp_path: Path) -> None:
     calls = {row["name"]: row["calls"] for row in report["modules"]}
     assert report["indicators"]["backward_seconds"] == 0
     assert sum(calls.values()) == pytest.approx(8 / 6)  # the decoder six times, its text's encoder twice
+
+
+@pytest.mark.parametrize(
+    ("program", "calls"),
+    [(TWO_OPTIMIZERS, 2), (BY_HAND, 1), (CLOSURE, 2)],
+    ids=["two optimizers", "by hand", "closure"],
+)
+def test_a_turn_of_training_is_what_the_program_repeats(tmp_path: Path, program: str, calls: int) -> None:
+    done = run(tmp_path, str(write(tmp_path, program)), "--json", *SHORT)
+    report = json.loads(done.stdout)
+    assert {row["calls"] for row in report["modules"]} == {calls}
+    assert len(report["traced_steps"]) == 3
+    assert report["indicators"]["backward_seconds"] > 0
+    assert report["indicators"]["forward_seconds"] > 0
+
+
+def test_loader_workers_are_counted_and_their_copies_of_the_tracker_keep_quiet(tmp_path: Path) -> None:
+    done = run(tmp_path, str(write(tmp_path, WORKERS)), "--json", *SHORT)
+    assert json.loads(done.stdout)["indicators"]["loader_workers"] == 1
+    assert left_behind() == []
 
 
 def test_a_function_is_profiled_for_as_long_as_needed(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_backward_is_known_by_its_arrow_alone() -> None:
 def test_modules_get_their_forward_and_backward() -> None:
     rows = {row.name: row for row in read(training_trace()).tables.modules}
     assert rows["Net.body"].device_seconds * 1e6 == pytest.approx(700)
+    assert rows["Net.body"].calls == 1
 
 
 def test_operators_get_the_kernels_that_they_launch() -> None:

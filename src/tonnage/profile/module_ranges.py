@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import Any
 
 from torch import nn
@@ -16,6 +17,7 @@ class ModuleRanges:
 
     def __init__(self) -> None:
         self._paths: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
+        self._roots: Counter[str] = Counter()
         self._open: list[tuple[str, Any]] = []
         self._hooks = [
             nn.modules.module.register_module_forward_pre_hook(self._enter),
@@ -40,10 +42,16 @@ class ModuleRanges:
 
     def _name(self, module: nn.Module) -> str:
         """A module and all below it get their names from the module through which the program entered."""
-        prefix = self._open[-1][0] if self._open else type(module).__name__
+        own = type(module).__name__
+        prefix = f"{self._open[-1][0]}.{own}" if self._open else self._root(own)
         for path, child in module.named_modules():
             self._paths.setdefault(child, f"{prefix}.{path}" if path else prefix)
         return self._paths[module]
+
+    def _root(self, name: str) -> str:
+        """Two models of one class are told apart by number."""
+        self._roots[name] += 1
+        return name if self._roots[name] == 1 else f"{name} {self._roots[name]}"
 
 
 def is_compiled() -> bool:

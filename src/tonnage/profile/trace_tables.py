@@ -46,13 +46,16 @@ class TraceTables:
         nodes = len(self._places.tree.parent)
         at = self._places.node[self._inside]
         host = np.bincount(at, np.clip(self._places.self_microseconds[self._inside], 0, None), nodes) / _SECOND
-        calls = np.bincount(at, minlength=nodes)
+        # A frame of autograd's engine has the place of a module, and is no call of it.
+        is_call = np.array(self._places.tree.kind)[at] == np.frombuffer(self._columns.host.kind, np.int8)[self._inside]
+        calls = np.bincount(at[is_call], minlength=nodes)
         device = np.zeros(nodes)
         if self._device is not None:
             chosen = self._device.step >= 0
             spans = (self._device.end - self._device.start)[chosen]
             device = np.bincount(self._device.node[chosen], spans, nodes) / _SECOND
-        return {n: (float(device[n]), float(host[n]), int(calls[n])) for n in range(nodes) if calls[n] or device[n]}
+        taken = np.flatnonzero(calls + host + device > 0).tolist()
+        return {n: (float(device[n]), float(host[n]), int(calls[n])) for n in taken}
 
     @property
     def operators(self) -> tuple[TimeRow, ...]:
