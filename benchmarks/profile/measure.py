@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="of steps by hand, in each run")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one run")
     parser.add_argument(
-        "--budget", type=float, default=470.0, help="seconds for everything; programs that are left are not run"
+        "--budget", type=float, default=420.0, help="seconds for everything; programs that are left are not run"
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

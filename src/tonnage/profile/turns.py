@@ -28,7 +28,7 @@ class Turns:
         self.on_backward: Callable[[bool], None] = lambda begins: None
         self.on_optimizer: Callable[[bool], None] = lambda begins: None
         self.training = False
-        self._counts: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        self._counts: dict[int, int] = {}  # steps of each optimizer that lives
         self._depth = 0
         self._nested = 0
         self._called: Counter[int] = Counter()
@@ -60,7 +60,7 @@ class Turns:
         def made(this: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
             original(this, *args, **kwargs)
             self.training = True
-            self._counts.setdefault(this, 0)
+            self._know(this)
             self._remove_module_hooks()
 
         torch.optim.Optimizer.__init__ = made
@@ -92,13 +92,21 @@ class Turns:
         if self._depth:
             return
         self.on_optimizer(False)
+        self._know(optimizer)
         before = self._full_turns()
-        self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
+        self._counts[id(optimizer)] += 1
         if self._full_turns() > before:
             self._on_turn()
 
+    def _know(self, optimizer: torch.optim.Optimizer) -> None:
+        if id(optimizer) not in self._counts:
+            self._counts[id(optimizer)] = 0
+            weakref.finalize(optimizer, self._counts.pop, id(optimizer), None)
+
     def _full_turns(self) -> int:
         """Each optimizer has stepped that often; one that never does is not waited for for ever."""
+        if len(self._counts) == 1:  # nearly always, and this is asked in every step
+            return next(iter(self._counts.values()))
         counts = list(self._counts.values())
         if max(counts, default=0) >= _ABANDONED:
             counts = [count for count in counts if count]
