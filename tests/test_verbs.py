@@ -50,3 +50,13 @@ def test_an_unknown_verb_is_no_attribute() -> None:
 
     with pytest.raises(AttributeError, match="no attribute 'guess'"):
         tonnage.guess  # noqa: B018  (looking is the test)
+
+
+@pytest.mark.parametrize("before", ["", "import tonnage.profile", "import tonnage.profile.indicators"])
+def test_profile_is_a_room_and_a_verb(folder: Path, before: str) -> None:
+    (folder / "trace.json").write_text(
+        '[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 5, "args": {"device": 0}}]'
+    )
+    program = f"import tonnage\n{before}\nprint(tonnage.profile('trace.json').indicators.device)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "cuda\n"), done.stderr

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["estimate", "recommend"]
+__all__ = ["estimate", "profile", "recommend"]
 
 if TYPE_CHECKING:
-    from tonnage.api import estimate, recommend
+    from tonnage.api import estimate, profile, recommend
 
 
 def __getattr__(name: str) -> Any:

@@ -16,11 +16,14 @@ from tonnage.estimate.parallel import ParallelOptions, Sharding
 from tonnage.estimate.recommend import Limits, Recommendation
 from tonnage.estimate.recommend import recommend as choose
 from tonnage.hardware import Gpu, all_gpus, find_gpu
+from tonnage.profile.verb import profile
 from tonnage.program.capture import MOST_BATCH, CaptureOptions, capture
 from tonnage.program.interpolate import Family
 from tonnage.program.program import Program, parse_program
 from tonnage.program.trace import Trace
 from tonnage.program.trace_file import write_trace
+
+__all__ = ["estimate", "profile", "recommend"]
 
 Progress = Callable[[str], None]
 MOST_GPUS = 4096

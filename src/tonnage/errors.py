@@ -9,6 +9,7 @@
     |-- Unreachable              exit 5, HTTP 503   an engine or a server does not answer
     |-- MissingDependency        exit 1, HTTP 501   an optional package is needed
     |-- CaptureError             exit 1, HTTP 422   the program could not be followed
+    |-- ProgramFailed            exit 1, HTTP 422   the program itself failed; its own exit code is kept
 
 Each carries one sentence and, where there is one, a hint that says what to do next.
 """
@@ -74,3 +75,13 @@ class CaptureError(TonnageError):
     """The program could not be followed; the message names the line and the reason."""
 
     http_status = 422
+
+
+class ProgramFailed(TonnageError):
+    """The user's program failed by itself; what it said is shown, and its exit code is ours."""
+
+    http_status = 422
+
+    def __init__(self, message: str, hint: str = "", *, exit_code: int = 1) -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code  # type: ignore[misc]  # of this one failure

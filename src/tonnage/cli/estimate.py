@@ -40,7 +40,7 @@ def estimate_command(
     from tonnage.cli.output import progress
 
     for file in (save_trace, html):
-        _check_folder(file)
+        check_folder(file)
     with progress() as say:
         report = estimate(
             program, arguments=arguments or (), gpus=gpu or (), steps=steps, batches=numbers(batch, "--batch"),
@@ -83,7 +83,7 @@ def _sizes(pairs: list[str]) -> dict[str, int]:
     return sizes
 
 
-def _check_folder(file: Path | None) -> None:
+def check_folder(file: Path | None) -> None:
     """Better now than after the program was followed for minutes."""
     from tonnage.errors import UsageError
 

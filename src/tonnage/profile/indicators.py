@@ -34,6 +34,8 @@ class Indicators:
     d2h_seconds: float = 0.0
     data_wait_seconds: float = 0.0  # the loop waits for its data loader
     idle_seconds: float = 0.0
+    h2d_busy_seconds: float | None = None  # with what kernels hide; the copies above are those that nothing hides
+    d2h_busy_seconds: float | None = None
     h2d_bytes: int = 0
     d2h_bytes: int = 0
     pinned_share: float = 0.0  # of the bytes that are copied
@@ -47,11 +49,11 @@ class Indicators:
 
     @property
     def h2d_bytes_second(self) -> float | None:
-        return self.h2d_bytes / self.h2d_seconds if self.h2d_seconds > 0 and self.h2d_bytes else None
+        return _rate(self.h2d_bytes, self.h2d_busy_seconds or self.h2d_seconds)
 
     @property
     def d2h_bytes_second(self) -> float | None:
-        return self.d2h_bytes / self.d2h_seconds if self.d2h_seconds > 0 and self.d2h_bytes else None
+        return _rate(self.d2h_bytes, self.d2h_busy_seconds or self.d2h_seconds)
 
     def share(self, seconds: float) -> float:
         """Of the step."""
@@ -88,6 +90,10 @@ class Indicators:
 
 
 _TEXTS = ("program", "program_digest", "basis", "device", "gpu")
+
+
+def _rate(size: int, seconds: float) -> float | None:
+    return size / seconds if seconds > 0 and size else None
 
 
 def _is_required(field: Any) -> bool:

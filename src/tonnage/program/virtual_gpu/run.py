@@ -54,11 +54,11 @@ def _run_script(virtual: Any, target: str) -> None:
 
 
 def _run_function(virtual: Any, request: dict[str, Any]) -> None:
-    function = _load(request["target"], request["function"])
+    function = load_function(request["target"], request["function"])
     result = _call(virtual, function)
-    model, inputs, extras = _parts(result, request)
+    model, inputs, extras = parts_of(result, request)
     model = model.to("cuda") if isinstance(model, nn.Module) else model
-    inputs = _moved(inputs)
+    inputs = moved(inputs)
     optimizer, loss = extras.get("optimizer"), extras.get("loss")
     if isinstance(optimizer, type) or inspect.isfunction(optimizer):
         optimizer = optimizer(model.parameters())
@@ -68,13 +68,13 @@ def _run_function(virtual: Any, request: dict[str, Any]) -> None:
         virtual.recorder.warn("the function names no optimizer; AdamW was assumed")
     for _ in range(virtual.loop.wanted):
         if trains:
-            _train(model, inputs, loss, optimizer)
+            train_once(model, inputs, loss, optimizer)
         else:
             with torch.no_grad():
-                _forward(model, inputs)
+                call_model(model, inputs)
 
 
-def _load(target: str, name: str) -> Any:
+def load_function(target: str, name: str) -> Any:
     if target.endswith(".py"):
         path = Path(target).resolve()
         sys.path[0] = str(path.parent)
@@ -110,7 +110,7 @@ def _call(virtual: Any, function: Any) -> Any:
     return function(**{name: virtual.batch.wanted})
 
 
-def _parts(result: Any, request: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def parts_of(result: Any, request: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     if isinstance(result, dict) and "model" in result and "inputs" in result:
         return result["model"], result["inputs"], result
     if isinstance(result, tuple) and len(result) == 2 and callable(result[0]):
@@ -121,24 +121,24 @@ def _parts(result: Any, request: dict[str, Any]) -> tuple[Any, Any, dict[str, An
     )
 
 
-def _moved(value: Any) -> Any:
+def moved(value: Any, device: str = "cuda") -> Any:
     if isinstance(value, torch.Tensor):
-        return value.to("cuda")
+        return value.to(device)
     if isinstance(value, dict):
-        return {k: _moved(v) for k, v in value.items()}
+        return {k: moved(v, device) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_moved(v) for v in value)
+        return type(value)(moved(v, device) for v in value)
     return value
 
 
-def _forward(model: Any, inputs: Any) -> Any:
+def call_model(model: Any, inputs: Any) -> Any:
     if isinstance(inputs, dict):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, list | tuple) else model(inputs)
 
 
-def _train(model: Any, inputs: Any, loss: Any, optimizer: Any) -> None:
-    output = _forward(model, inputs)
+def train_once(model: Any, inputs: Any, loss: Any, optimizer: Any) -> None:
+    output = call_model(model, inputs)
     value: Any = loss(output) if loss is not None else getattr(output, "loss", None)
     if value is None:
         tensors = [t for t in torch.utils._pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
