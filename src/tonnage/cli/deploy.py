@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from tonnage.engines.base import Engine, Job, JobStatus, Mount
+    from collections.abc import Callable
+
+    from tonnage.engines.base import Engine, EngineOptions, Job, JobStatus, Mount
     from tonnage.engines.deploying import Deployment
     from tonnage.engines.jobs import Hardware, Surroundings
 
@@ -18,13 +21,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 
 
 def deploy_command(
-    program: Annotated[Path, typer.Argument(help="A script.")],
+    program: Annotated[Path, typer.Argument(help="A script, or a label from tonnage configure.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     engine: Annotated[str, typer.Option("--engine", "-e", help="local, podman, docker or kubernetes.")] = "local",
     image: Annotated[str, typer.Option(help="The image that the program is put on; it must have python3.")] = "",
     name: Annotated[str, typer.Option(help="What it is called; else the program's name and five letters.")] = "",
-    cpus: Annotated[float, typer.Option(help="CPU cores.", min=0.01)] = 1.0,
-    memory: Annotated[str, typer.Option(help="Memory, such as 16GiB; swap is never added to it.")] = "4GiB",
+    cpus: Annotated[float | None, typer.Option(help="CPU cores; else one.", min=0.01)] = None,
+    memory: Annotated[str, typer.Option(help="Memory, such as 16GiB, without swap; else 4GiB.")] = "",
     gpus: Annotated[int | None, typer.Option(help="Number of GPUs.", min=0)] = None,
     gpu: Annotated[str, typer.Option("--gpu", "-g", help="Only GPUs of this model.")] = "",
     shared_memory: Annotated[str, typer.Option(help="For data loaders' workers, such as 2GiB.")] = "",
@@ -42,36 +45,52 @@ def deploy_command(
     timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.1)] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Put PROGRAM on an engine with exactly these resources.
+    """Put PROGRAM on an engine with exactly these resources, or with those of a signed label.
 
     With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
     """
-    from tonnage.engines.deploying import deploy
+    from tonnage.cli.deploy_label import is_label, job_of_label, refuse_contradictions
     from tonnage.engines.jobs import job_of
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
 
-    _check_program(program)
-    _check_image(engine, image)
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option or [])
     surroundings = _surroundings(port or [], mount or [], env or [], replicas, pids, numa_node, shared_memory)
+    finish = partial(_finish, chosen, options, dry_run, wait, timeout, as_json)
+    if is_label(program):
+        refuse_contradictions(
+            program, image=image, cpus=cpus, memory=memory, gpus=gpus, gpu=gpu, folder=folder,
+            requirements=requirements, arguments=arguments,
+        )  # fmt: skip
+        with job_of_label(program, engine, name, surroundings, only_look=dry_run) as job:
+            after = finish(job)
+        return after()
+    _check_program(program)
+    _check_image(engine, image)
     job = job_of(
-        _hardware(cpus, memory, gpus, gpu), program, arguments or [], image=image, name=name, folder=folder,
-        requirements=requirements, surroundings=surroundings,
+        _hardware(cpus or 1.0, memory or "4GiB", gpus, gpu), program, arguments or [], image=image, name=name,
+        folder=folder, requirements=requirements, surroundings=surroundings,
     )  # fmt: skip
+    return finish(job)()
+
+
+def _finish(
+    engine: Engine, options: EngineOptions, dry_run: bool, wait: bool, timeout: float | None, as_json: bool, job: Job
+) -> Callable[[], int]:
+    """Submit, or print what would be; what is returned waits and tells, for which no label has to be held."""
+    from tonnage.engines.deploying import deploy
+
     if dry_run:
-        _print_manifest(chosen, job, chosen.plan(job, options).text, as_json)
-        return 0
-    deployment = deploy(job, chosen, options)
-    return _report(deployment, chosen, wait, timeout, as_json)
+        _print_manifest(engine, job, engine.plan(job, options).text, as_json)
+        return lambda: 0
+    return partial(_report, deploy(job, engine, options), engine, wait, timeout, as_json)
 
 
 def _check_program(program: Path) -> None:
-    """Where a label will come in: `job_of` takes its hardware, its image and the program as they are taken here."""
     from tonnage.errors import UsageError
 
-    if program.suffix in (".json", ".yaml", ".onnx", ".trace"):
+    if program.suffix in (".yaml", ".onnx", ".trace"):
         raise UsageError(f"{program} is no script", "name the Python program that shall run")
 
 

@@ -69,3 +69,9 @@ def claimed(
     except BaseException:
         store.release(label)
         raise
+
+
+@contextmanager
+def looked_at(path: str | Path, program: Program | None = None) -> Iterator[Label]:
+    """A verified label that is not used up, as for a dry run."""
+    yield load_verified(path, program)
