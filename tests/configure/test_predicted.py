@@ -5,7 +5,7 @@ from placing import DIGEST
 from traces import PRODUCT, training_trace
 
 from tonnage.benchmark.time_models import shipped_model
-from tonnage.configure.predicted import gradient_bytes_of, known_of, predicted_indicators
+from tonnage.configure.predicted import gradient_bytes_of, indicators_of_report, known_of
 from tonnage.errors import UsageError
 from tonnage.estimate.estimate import Report
 from tonnage.estimate.estimator import estimate_trace
@@ -20,7 +20,7 @@ def report() -> Report:
 
 
 def test_the_parts_add_up_to_the_step(report: Report) -> None:
-    shown = predicted_indicators(report, "H200", DIGEST)
+    shown = indicators_of_report(report, "H200", DIGEST)
     parts = (
         shown.forward_seconds,
         shown.backward_seconds,
@@ -45,4 +45,4 @@ def test_gradients_are_counted_in_training_only(report: Report) -> None:
 
 def test_a_gpu_without_an_estimate_is_refused(report: Report) -> None:
     with pytest.raises(UsageError, match="no estimate for L4"):
-        predicted_indicators(report, "L4", DIGEST)
+        indicators_of_report(report, "L4", DIGEST)

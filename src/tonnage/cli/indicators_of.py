@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from tonnage.configure.work import Known
-from tonnage.errors import InvalidFile, MissingDependency, NotFound, UsageError
+from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.profile.indicators import Indicators
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
 
 _MOST_BYTES = 1 << 20
-_HINT = "give --indicators FILE.json, or --predict to take them from an estimate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +27,10 @@ class Found:
 
 def indicators_of(program: Program, say: Callable[[str], None]) -> Found:
     """Of a run of the program under the profiler, for about a minute."""
-    if find_spec("tonnage.profile.profiling") is None:
-        raise MissingDependency("this version of Tonnage cannot profile programs", _HINT)
-    from importlib import import_module
+    from tonnage.profile.profiling import ProfileOptions, profile_program
 
     say("profiling the program")
-    room = import_module("tonnage.profile.profiling")
-    report = room.profile_program(program, room.ProfileOptions(), say)
+    report = profile_program(program, ProfileOptions(), say)
     return Found(indicators=replace(report.indicators, program_digest=program_digest(program)))
 
 
@@ -72,7 +67,7 @@ def _read(path: Path) -> dict[str, object]:
 def predicted(program: Program, gpu: str, others: Sequence[str], say: Callable[[str], None]) -> Found:
     """From the Estimate: the program runs on the virtual GPU only."""
     from tonnage.api import estimate
-    from tonnage.configure.predicted import gradient_bytes_of, known_of, predicted_indicators
+    from tonnage.configure.predicted import gradient_bytes_of, indicators_of_report, known_of
     from tonnage.hardware import all_gpus, find_gpu
 
     chosen = find_gpu(gpu).name
@@ -82,7 +77,7 @@ def predicted(program: Program, gpu: str, others: Sequence[str], say: Callable[[
     gpus = list(dict.fromkeys((chosen, *(name for name in others if name in known))))
     report = estimate(target, arguments=program.arguments, gpus=gpus, progress=say)
     return Found(
-        indicators=predicted_indicators(report, chosen, program_digest(program)),
+        indicators=indicators_of_report(report, chosen, program_digest(program)),
         known=known_of(report),
         gradient_bytes=gradient_bytes_of(report),
     )

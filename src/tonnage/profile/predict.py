@@ -8,11 +8,13 @@ from tonnage.profile.indicators import Indicators
 from tonnage.program.trace import D2H, H2D, Trace
 
 
-def predicted_indicators(estimate: Estimate, trace: Trace, *, program_digest: str = "") -> Indicators:
+def predicted_indicators(
+    estimate: Estimate, *, program: str, program_digest: str = "", steps: int = 1, pinned_share: float = 0.0
+) -> Indicators:
     """What a profile on the estimate's GPU would show. What an estimate does not know is None; no data is waited for."""
     time = estimate.time
     if time is None or time.step_seconds.value <= 0:
-        raise CaptureError(f"{trace.origin.program} does nothing on a GPU: there are no indicators to predict")
+        raise CaptureError(f"{program} does nothing on a GPU: there are no indicators to predict")
     step = time.step_seconds.value
     copies = {"h2d_seconds": time.h2d_seconds.value, "d2h_seconds": time.d2h_seconds.value}
     phases = {
@@ -25,13 +27,13 @@ def predicted_indicators(estimate: Estimate, trace: Trace, *, program_digest: st
     parts = {name: seconds * scale for name, seconds in phases.items()} | copies
     parts = {name: seconds * min(1.0, step / max(sum(parts.values()), 1e-12)) for name, seconds in parts.items()}
     return Indicators(
-        program=trace.origin.program,
+        program=program,
         program_digest=program_digest,
         basis="predicted",
         device="cuda",
         gpu=estimate.gpu,
         gpu_count=estimate.gpu_count,
-        steps=max(trace.origin.steps, 1),
+        steps=max(steps, 1),
         step_seconds=step,
         **parts,  # type: ignore[arg-type]  # all are seconds
         idle_seconds=max(step - sum(parts.values()), 0.0),
@@ -39,14 +41,14 @@ def predicted_indicators(estimate: Estimate, trace: Trace, *, program_digest: st
         d2h_busy_seconds=time.d2h_seconds.value,
         h2d_bytes=estimate.h2d_bytes_step,
         d2h_bytes=estimate.d2h_bytes_step,
-        pinned_share=_pinned_share(trace),
+        pinned_share=pinned_share,
         peak_gpu_bytes=round(estimate.device_bytes.value),
         gpu_utilisation=time.utilisation,
         power_watts=time.power_watts.value,
     )
 
 
-def _pinned_share(trace: Trace) -> float:
+def pinned_share_of(trace: Trace) -> float:
     """Of the bytes that the last step copies."""
     copies = [trace.operators[trace.call_operator[call]] for call in trace.last_step_calls()]
     sizes = [

@@ -63,7 +63,7 @@ def _predict(
     from tonnage.benchmark.time_models import current_model
     from tonnage.estimate.estimator import estimate_trace
     from tonnage.hardware import find_gpu
-    from tonnage.profile.predict import predicted_indicators
+    from tonnage.profile.predict import pinned_share_of, predicted_indicators
     from tonnage.program.capture import CaptureOptions, capture
     from tonnage.program.digest import program_digest
 
@@ -74,7 +74,10 @@ def _predict(
     if not estimate.fits:
         raise DoesNotFit(f"{program.target} does not fit on {gpu.name}", f"see tonnage estimate {program.target}")
     digest = program_digest(program) if program.kind in ("script", "function") else ""
-    indicators = predicted_indicators(estimate, trace, program_digest=digest)
+    indicators = predicted_indicators(
+        estimate, program=trace.origin.program, program_digest=digest, steps=trace.origin.steps,
+        pinned_share=pinned_share_of(trace),
+    )  # fmt: skip
     return ProfileReport(
         indicators=indicators,
         machine=Machine(gpu=gpu.name, torch=trace.origin.torch_version, tonnage=__version__),
