@@ -73,7 +73,7 @@ IMAGE = ("--image", "python:3")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("label.json",), 2, "label.json is no script"),
+        (("network.onnx",), 2, "network.onnx is no script"),
         (("none.py",), 4, "there is no file none.py"),
         (("train.py", "-e", "nomad", *IMAGE), 4, "there is no engine 'nomad'"),
         (("train.py", "-e", "podman"), 2, "podman needs an image"),

@@ -144,7 +144,10 @@ def test_a_window_that_is_never_reached_has_a_limit(tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_the_program_as_well(tmp_path: Path) -> None:
     write(tmp_path, "import time\nopen('started', 'w').close()\ntime.sleep(60)")
-    process = subprocess.Popen([*MAIN, "train.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*MAIN, "train.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells make background jobs ignore it
+    )  # fmt: skip
     while not (tmp_path / "started").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

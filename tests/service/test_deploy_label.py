@@ -81,7 +81,7 @@ def test_a_deployment_that_fails_gives_the_label_back(label: Path, deploy: Deplo
 def test_what_the_label_says_cannot_be_said_again(label: Path, deploy: Deploy) -> None:  # noqa: ARG001
     refused = deploy("--cpus", "8")
     assert refused.returncode == 2
-    assert "--cpus contradicts it" in refused.stderr
+    assert "--cpus cannot be given with it" in refused.stderr
 
 
 def test_a_changed_program_is_refused(label: Path, deploy: Deploy) -> None:

@@ -22,9 +22,11 @@ def is_label(program: Path) -> bool:
 
 def refuse_contradictions(label: Path, **given: object) -> None:
     """Whatever the label says must not be said again: it would not be what the server has signed."""
-    said = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, "", [])]
+    said = [
+        name if name == "arguments" else f"--{name}" for name, value in given.items() if value not in (None, "", [])
+    ]
     if said:
-        raise UsageError(f"{label} says what it runs and on what; {said[0]} contradicts it", "leave it out")
+        raise UsageError(f"{label} says what runs, and on what: {said[0]} cannot be given with it", "leave it out")
 
 
 @contextmanager
