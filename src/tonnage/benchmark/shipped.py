@@ -1,7 +1,7 @@
 """The measurements that come with the package, of one H200 on 2026-11-15.
 
-Rows of the campaign `default` are from `tonnage bench run`; those of `h200-2026-11-15` are more layers, drawn at random and measured
-with the same function by a script, whose time of day was not kept.
+Rows of the campaign `default` are from `tonnage bench run`; those of `h200-2026-11-15` are more layers, drawn at random and
+measured with the same function by a script, whose time of day was not kept.
 """
 
 from __future__ import annotations
