@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tonnage.engines.base import Source
 from tonnage.errors import InvalidFile, NotFound, UsageError
+from tonnage.program.own_files import own_files
 from tonnage.units import MIB, format_bytes
 
 _LARGEST_BYTES = 256 * MIB
@@ -19,7 +20,7 @@ def bundle(script: Path, *, folder: Path | None = None, requirements: Path | Non
     """The files, and the script's path among them. With a folder, everything in it; else what the script needs."""
     if folder is None:
         files = {name: path.read_bytes() for name, path in _needed(script)}
-        entry = script.name
+        entry = script.resolve().name
     else:
         files, entry = _everything(folder), _entry(script, folder)
     lines = _requirement_lines(requirements) if requirements else ()
@@ -36,48 +37,13 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 def _needed(script: Path) -> Iterator[tuple[str, Path]]:
-    """The script, and each module beside it that is imported from what was found so far."""
-    root, seen, left = script.parent, set[Path](), [script]
-    while left:
-        path = left.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        yield path.relative_to(root).as_posix(), path
-        if path.suffix == ".py":
-            left += _imports(path, root)
-
-
-def _imports(path: Path, root: Path) -> list[Path]:
+    """The very files that a label's digest is made of."""
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        ast.parse(script.read_bytes(), str(script))
     except (SyntaxError, ValueError) as error:
-        raise InvalidFile(f"{path} is no Python program: {error}") from None
-    found: list[Path] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found += _modules(root, alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            base = path.parents[node.level - 1] if node.level else root
-            names = [node.module] if node.module else []
-            for module in (*names, *(".".join([*names, alias.name]) for alias in node.names)):
-                found += _modules(base, module)
-    return found
-
-
-def _modules(base: Path, dotted: str) -> Iterator[Path]:
-    """The file of a module and those of its packages, as far as they are in the folder."""
-    place = base
-    for part in dotted.split("."):
-        if (place / part / "__init__.py").is_file():
-            yield place / part / "__init__.py"
-        elif (place / f"{part}.py").is_file():
-            yield place / f"{part}.py"
-            return
-        elif not (place / part).is_dir():
-            return
-        place = place / part
+        raise InvalidFile(f"{script} is no Python program: {error}") from None
+    root = script.resolve().parent
+    return ((path.relative_to(root).as_posix(), path) for path in own_files(script))
 
 
 def _everything(folder: Path) -> dict[str, bytes]:

@@ -6,16 +6,14 @@ is the same on another machine and in another folder. Installed packages do not 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from tonnage.errors import NotFound, UsageError
+from tonnage.program.own_files import own_files
 from tonnage.program.program import Program
 
-_MOST_FILES = 2000
 _MOST_BYTES = 1 << 30
 
 
@@ -23,7 +21,7 @@ def program_digest(program: Program) -> str:
     """`sha256:...`; raises `NotFound` where a file of the program is missing."""
     path = _file_of(program)
     root = path.parent
-    files = sorted(_own_files(path, root)) if path.suffix == ".py" else [path]
+    files = own_files(path) if path.suffix == ".py" else [path]
     parts = [(file.relative_to(root).as_posix(), _digest(file)) for file in files]
     kind = "file" if program.kind in ("onnx", "trace") else program.kind
     # The script itself is named apart: a folder may hold several that import each other.
@@ -48,50 +46,3 @@ def _digest(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
-
-
-def _own_files(script: Path, root: Path) -> set[Path]:
-    """The script and everything below its folder that it imports, and that those import."""
-    found: set[Path] = set()
-    ahead = [script]
-    while ahead:
-        file = ahead.pop()
-        if file in found:
-            continue
-        found.add(file)
-        if len(found) > _MOST_FILES:
-            raise UsageError(f"{script} imports more than {_MOST_FILES} files of its own")
-        ahead += _imported(file, root)
-    return found
-
-
-def _imported(file: Path, root: Path) -> Iterator[Path]:
-    for name in _names(file, root):
-        yield from _resolve(name, root)
-
-
-def _names(file: Path, root: Path) -> Iterator[tuple[str, ...]]:
-    """Dotted names as they would be looked up from the root; what cannot be parsed imports nothing."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, OSError):
-        return
-    package = file.parent.relative_to(root).parts
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (tuple(alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            before = package[: len(package) - node.level + 1] if node.level else ()
-            module = (*before, *(node.module.split(".") if node.module else ()))
-            yield module
-            yield from ((*module, alias.name) for alias in node.names)
-
-
-def _resolve(name: tuple[str, ...], root: Path) -> Iterator[Path]:
-    """The files that importing a name runs: each package on the way, and the module."""
-    folder = root
-    for part in name:
-        for file in (folder / f"{part}.py", folder / part / "__init__.py"):
-            if file.is_file() and file.resolve().is_relative_to(root):
-                yield file.resolve()
-        folder = folder / part
