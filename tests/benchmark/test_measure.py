@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tonnage.benchmark import measure, timing
-from tonnage.benchmark.environment import cpu_model, find_local, find_place
+from tonnage.benchmark.environment import find_local, find_place
 from tonnage.benchmark.failures import is_out_of_memory, short_reason
 from tonnage.benchmark.measure import measure_point
 from tonnage.benchmark.messages import Method
@@ -12,6 +12,7 @@ from tonnage.benchmark.power import PowerMeter
 from tonnage.benchmark.workloads import FAMILIES, Step, make_point
 from tonnage.errors import Unreachable
 from tonnage.hardware import probe
+from tonnage.hardware.cpu import cpu_model
 from tonnage.hardware.fake_nvml import FakeDevice, FakeNvml
 from tonnage.store.rows import Status
 

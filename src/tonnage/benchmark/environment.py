@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -14,6 +13,7 @@ from tonnage import __version__
 from tonnage.benchmark.power import PowerMeter
 from tonnage.errors import NotFound, Unreachable
 from tonnage.hardware.catalogue import match_gpu
+from tonnage.hardware.cpu import cpu_model
 from tonnage.hardware.probe import LocalGpu, LocalMachine, Nvml, import_nvml, probe
 from tonnage.store.rows import Environment
 
@@ -108,13 +108,3 @@ def _environment(
         cpu_cores=os.cpu_count(),
         tonnage=__version__,
     )
-
-
-def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """As Linux names it; elsewhere what Python knows."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name"))
-    return next(names, platform.machine())

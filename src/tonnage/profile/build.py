@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tonnage import __version__
 from tonnage.hardware.catalogue import match_gpu
+from tonnage.hardware.cpu import cpu_model
 from tonnage.profile.channel import Message
 from tonnage.profile.combine import mean_parts
 from tonnage.profile.hints import hint_for
@@ -148,12 +149,3 @@ def _machine(facts: Message, samples: Samples) -> Machine:
         cpu_cores=os.cpu_count(),
         tonnage=__version__,
     )
-
-
-def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """As Linux names it; elsewhere what Python knows."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name")), "")
