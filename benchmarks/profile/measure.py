@@ -1,160 +1,153 @@
 """Compares the indicators of `tonnage profile` with CUDA events placed by hand, and what profiling costs outside its window.
 
-    python benchmarks/profile/measure.py --out DIR [--device cpu] [--only REGEX] [--seconds 6]
+    python benchmarks/profile/measure.py --out DIR [--device cpu] [--only REGEX] [--traces]
 
-Each program runs twice, both times with events by hand (hand_clock.py): alone, and under `tonnage profile --keep-running`.
-The first run is the truth for the indicators of the second; steps of the second behind the window tell what profiling
-leaves behind. Writes DIR/profile.jsonl: a row about the machine, then one a program, flushed as they come.
+Each program runs twice, alone and under `tonnage profile --keep-running`, in turns (rig.py). Three comparisons:
+
+- step, and the spans of forward, backward and optimizer: events by hand around the very steps that were profiled;
+- forward, backward, optimizer: what the GPU works for each, which the indicators take from the profiler's trace, beside
+  events by hand in the program that runs alone, with the stream held back so that the host keeps no kernel waiting;
+- steps before and behind the window, beside those of the program that runs alone.
+
+Writes DIR/profile.jsonl: a row about the machine, then one a program, flushed as they come.
 """
 
 import argparse
+import datetime
 import json
 import platform
 import re
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from programs import ON_CPU, ON_GPU
+from rig import Played, Rig, Row
 from tonnage.errors import TonnageError
-from tonnage.profile.job import WindowOptions
-from tonnage.profile.profiling import ProfileOptions, profile_program
 from tonnage.profile.report import ProfileReport
-from tonnage.program.program import parse_program
 
-HERE = Path(__file__).parent
-PROGRAMS = HERE.parent / "accuracy" / "programs"
-BLIND = HERE.parent / "accuracy" / "blind"
-MANY = "100000"  # steps; the clock ends the program
-# Training programs of different kinds: convolutions, attention, recurrence, tables; limited by the GPU and by the host.
-ON_GPU: dict[str, tuple[Path, str]] = {
-    "resnet50-b64": (PROGRAMS / "resnet.py", "--arch resnet50 --batch-size 64 --workers 2"),
-    "gpt-small-b8-bf16": (PROGRAMS / "gpt.py", "--batch-size 8"),
-    "vit-base-b32": (PROGRAMS / "vit.py", "--batch-size 32"),
-    "unet-b8-512": (PROGRAMS / "unet.py", "--batch-size 8 --size 512"),
-    "bert": (PROGRAMS / "bert_encoder.py", ""),
-    "lstm": (PROGRAMS / "lstm_lm.py", ""),
-    "dcgan": (PROGRAMS / "dcgan.py", ""),
-    "dlrm": (PROGRAMS / "dlrm.py", ""),
-    "convnext": (PROGRAMS / "convnext.py", ""),
-    "densenet": (PROGRAMS / "densenet.py", ""),
-    "deeplab-b8": (BLIND / "deeplab.py", ""),
-    "edsr-b16": (BLIND / "edsr.py", ""),
-}
-ON_CPU: dict[str, tuple[Path, str]] = {
-    "small": (HERE / "small_training.py", "--width 256"),
-    "larger": (HERE / "small_training.py", "--width 512"),
-}
-WARM = 20
-STEPS = 10
-QUANTITIES = ("step", "forward", "backward", "optimizer")
+PHASES = ("forward", "backward", "optimizer")
+SPANS = ("step", *PHASES)
 
 
-def run_alone(
-    name: str, path: Path, arguments: list[str], options: argparse.Namespace, scratch: Path
-) -> list[dict[str, float]]:
-    out = scratch / "alone.json"
-    command = [sys.executable, str(HERE / "hand_clock.py"), str(out), str(options.seconds), str(path), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, check=False)
-    if not out.exists():
-        raise RuntimeError(f"{name} failed by itself: {done.stderr[-1500:]}")
-    return list(json.loads(out.read_text()))
+def spans_by_hand(rows: list[Row]) -> Row:
+    return {name: fmean(row[f"{name}_seconds"] for row in rows) for name in SPANS}
 
 
-def run_profiled(
-    path: Path, arguments: list[str], options: argparse.Namespace, scratch: Path
-) -> tuple[ProfileReport, list[dict[str, float]]]:
-    out = scratch / "profiled.json"
-    # The window and the writing of the trace take a few seconds of their own.
-    inside = [str(out), str(options.seconds + 6), str(path), *arguments]
-    program = parse_program(str(HERE / "hand_clock.py"), tuple(inside))
-    window = WindowOptions(warmup=WARM, steps=STEPS)
-    report = profile_program(program, ProfileOptions(window=window, keep_running=True, timeout_seconds=options.limit))
-    return report, list(json.loads(out.read_text()))
-
-
-def by_hand(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Means of a step and its spans; forward is what is left."""
-    steady = rows[WARM:] or rows
-    found = {name: fmean(row[f"{name}_seconds"] for row in steady) for name in ("step", "backward", "optimizer")}
-    return found | {"forward": found["step"] - found["backward"] - found["optimizer"]}
-
-
-def by_profile(report: ProfileReport) -> dict[str, float]:
+def spans_by_profile(report: ProfileReport) -> Row:
     """Spans on the device's time-line, idle moments inside them included, as events see them."""
-    rows = report.clocked
+    rows = report.clocked[:-1]
     return {
-        "step": report.indicators.step_seconds,
+        "step": fmean(row.step_seconds for row in rows),
         "forward": fmean(row.forward_span_seconds for row in rows),
         "backward": fmean(row.backward_span_seconds for row in rows),
         "optimizer": fmean(row.optimizer_span_seconds for row in rows),
     }
 
 
-def busy_by_profile(report: ProfileReport) -> dict[str, float]:
-    """What the trace alone says of kernels and copies."""
-    found = report.indicators
-    return {
-        name: getattr(found, f"{name}_seconds")
-        for name in ("forward", "backward", "optimizer", "h2d", "d2h", "idle", "data_wait")
-    }
+def work_by_hand(rows: list[Row]) -> Row:
+    """What is neither backward nor optimizer counts as forward."""
+    found = {phase: median(row[f"{phase}_seconds"] for row in rows) for phase in PHASES}
+    return found | {"forward": median(row["forward_seconds"] + row["between_seconds"] for row in rows)}
 
 
-def compare(
-    name: str, alone: list[dict[str, float]], report: ProfileReport, profiled: list[dict[str, float]]
-) -> dict[str, Any]:
-    truth, said = by_hand(alone), by_profile(report)
-    usual = median(row["step_seconds"] for row in alone[WARM:])
-    last = WARM + len(report.clocked) + STEPS + 5  # the row in which the trace was written is behind the window as well
-    before, after = profiled[WARM // 2 : WARM - 2], profiled[last:]
-    outside = {
-        "before": median(row["step_seconds"] for row in before) / usual - 1 if before else None,
-        "after": median(row["step_seconds"] for row in after) / usual - 1 if len(after) > 5 else None,
-    }
+def errors(said: Row, truth: Row) -> dict[str, float | None]:
+    return {name: said[name] / truth[name] - 1 if truth[name] > 1e-6 else None for name in truth}
+
+
+def slower(pairs: list[tuple[list[Row], list[Row]]]) -> float:
+    """Under the profiler beside alone: the median of neighbours."""
+    middle = [[median(row["step_seconds"] for row in block) for block in pair] for pair in pairs]
+    return median(profiled / alone for alone, profiled in middle) - 1
+
+
+def compare(name: str, played: Played) -> dict[str, Any]:
+    report = played.report
+    spans, work = spans_by_hand(played.window), work_by_hand(played.held)
+    said = {phase: getattr(report.indicators, f"{phase}_seconds") for phase in PHASES}
     return {
-        "name": name, "by_hand": truth, "by_profile": said, "busy": busy_by_profile(report),
-        "errors": {q: said[q] / truth[q] - 1 if truth[q] > 1e-6 else None for q in QUANTITIES},
-        "outside": outside, "indicators": report.indicators.as_dict(),
-        "steps_alone": len(alone), "steps_after": len(after), "notes": list(report.notes),
+        "name": name,
+        "spans_by_hand": spans, "span_errors": errors(spans_by_profile(report), spans),
+        "work_by_hand": work, "work_errors": errors(said, work),
+        "outside": {"before": slower(played.before), "after": slower(played.after)},
+        "indicators": report.indicators.as_dict(), "machine": report.as_dict()["machine"], "notes": list(report.notes),
+        "steps": {
+            "clocked": len(report.clocked), "traced": len(report.traced), "held": len(played.held),
+            "before": sum(len(b) for _, b in played.before), "after": sum(len(b) for _, b in played.after),
+        },
+        "blocks": {
+            when: [[[round(row["step_seconds"] * 1e6) for row in block] for block in pair] for pair in pairs]
+            for when, pairs in (("before", played.before), ("after", played.after))
+        },
     }  # fmt: skip
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     path, text = (ON_CPU if options.device == "cpu" else ON_GPU)[name]
-    arguments = [*text.split(), "--steps", MANY]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            alone = run_alone(name, path, arguments, options, Path(folder))
-            report, profiled = run_profiled(path, arguments, options, Path(folder))
-            return compare(name, alone, report, profiled)
-        except (TonnageError, RuntimeError, subprocess.TimeoutExpired, OSError) as error:
-            return {"name": name, "error": str(error)}
+    trace = options.out / f"{name}.trace.json.gz" if options.traces else None
+    try:
+        with Rig(path, text.split(), options.limit, trace) as rig:
+            return compare(name, rig.play())
+    except (TonnageError, RuntimeError, TimeoutError, OSError) as error:
+        return {"name": name, "error": str(error)}
 
 
 def percent(value: float | None) -> str:
     return "      -" if value is None else f"{value:+7.1%}"
 
 
+HEADING = (
+    f"{'program':20} {'a step':>12}  {'work by the GPU':>23}  {'spans of the same steps':>31}  {'outside':>15}\n"
+    + (
+        f"{'':33}  "
+        + "  ".join(
+            " ".join(f"{word:>7}" for word in words)
+            for words in (("forward", "backw.", "optim."), ("step", "forward", "backw.", "optim."), ("before", "after"))
+        )
+        + "  busy"
+    )
+)
+
+
 def show(row: dict[str, Any]) -> str:
     if "error" in row:
         return f"{row['name']:20} {row['error'][:300]}"
-    found = row["indicators"]
-    busy = found["gpu_utilisation"]
+    busy = row["indicators"]["gpu_utilisation"]
+    groups = (row["work_errors"], row["span_errors"], row["outside"])
     return (
-        f"{row['name']:20} {row['by_hand']['step'] * 1e3:9.2f} ms "
-        + " ".join(percent(row["errors"][q]) for q in QUANTITIES)
-        + f"   {percent(row['outside']['before'])} {percent(row['outside']['after'])}   {'-' if busy is None else format(busy, '.0%'):>4}"
+        f"{row['name']:20} {row['spans_by_hand']['step'] * 1e3:9.2f} ms  "
+        + "  ".join(" ".join(percent(value) for value in group.values()) for group in groups)
+        + f"  {'-' if busy is None else format(busy, '.0%'):>4}"
     )
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    done = [row for row in rows if "error" not in row]
+    lines = [f"{len(done)} programs"]
+    for kind, names in (("work", PHASES), ("span", SPANS)):
+        for name in names:
+            off = [abs(row[f"{kind}_errors"][name]) for row in done if row[f"{kind}_errors"][name] is not None]
+            if off:
+                within = sum(value <= 0.05 for value in off)
+                lines.append(
+                    f"{kind} {name}: median {median(off):.1%}, worst {max(off):.1%}, within 5 %: {within} of {len(off)}"
+                )
+    for when in ("before", "after"):
+        costs = [row["outside"][when] for row in done]
+        if costs:
+            lines.append(f"overhead {when} the window: median {median(costs):+.1%}, worst {max(costs):+.1%}")
+    return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:
     import torch
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
-    return {"gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version()}
+    return {
+        "gpu": gpu, "torch": torch.__version__, "cuda": torch.version.cuda, "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -162,10 +155,10 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--only", default="", help="programs whose name matches")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of steps by hand, in each run")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one run")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for anything that is waited for")
+    parser.add_argument("--traces", action="store_true", help="keep what the profiler wrote")
     parser.add_argument(
-        "--budget", type=float, default=420.0, help="seconds for everything; programs that are left are not run"
+        "--budget", type=float, default=480.0, help="seconds for everything; programs that are left are not run"
     )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -174,11 +167,7 @@ def main() -> None:
     rows = []
     with (options.out / "profile.jsonl").open("w") as file:
         file.write(json.dumps(machine()) + "\n")
-        print(
-            f"{'program':20} {'step by hand':>12} "
-            + " ".join(f"{q:>7}"[:9] for q in ("step", "fwd", "bwd", "optim"))
-            + "    before   after   busy"
-        )
+        print(HEADING)
         for name in names:
             if time.monotonic() - began > options.budget:
                 print(f"{name:20} no time left")
@@ -188,13 +177,7 @@ def main() -> None:
             file.write(json.dumps(row) + "\n")
             file.flush()
             print(show(row), flush=True)
-    done = [row for row in rows if "error" not in row]
-    errors = [abs(row["errors"][q]) for row in done for q in QUANTITIES if row["errors"][q] is not None]
-    outside = [o for row in done for o in row["outside"].values() if o is not None]
-    if errors:
-        print(
-            f"{len(done)} programs; worst error {max(errors):.1%}, mean {fmean(errors):.1%}; worst overhead outside {max(outside, default=0):+.1%}"
-        )
+    print(summary(rows))
 
 
 if __name__ == "__main__":

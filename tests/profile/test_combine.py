@@ -44,9 +44,14 @@ def test_kernels_never_take_longer_than_the_step() -> None:
     assert (parts.idle_seconds, whole(parts)) == (0, pytest.approx(0.006))
 
 
-def test_on_a_cpu_all_parts_shrink_with_the_step() -> None:
-    parts = mean_parts([TRACED], [ClockedStep(step_seconds=0.010)], on_gpu=False)
-    assert parts.forward_seconds == pytest.approx(0.0015)
+def test_on_a_cpu_the_clock_tells_the_phases_and_the_trace_shares_out_the_rest() -> None:
+    row = ClockedStep(
+        step_seconds=0.010, backward_span_seconds=0.004, optimizer_span_seconds=0.001, loader_seconds=0.001
+    )
+    parts = mean_parts([TRACED], [row], on_gpu=False)
+    assert (parts.backward_seconds, parts.optimizer_seconds, parts.data_wait_seconds) == (0.004, 0.001, 0.001)
+    seen = TRACED.forward_seconds + TRACED.idle_seconds
+    assert parts.forward_seconds == pytest.approx(0.004 * TRACED.forward_seconds / seen)
     assert whole(parts) == pytest.approx(0.010)
 
 

@@ -5,11 +5,18 @@ from pathlib import Path
 import pytest
 from kineto import ENGINE, KinetoTrace, training_trace
 
+from tonnage.profile import timeline
 from tonnage.profile.build import report_of_trace
 from tonnage.profile.report import PARTS, TracedStep
 from tonnage.profile.trace_analysis import TraceAnalysis, analyse
 from tonnage.profile.trace_columns import TraceColumns
 from tonnage.profile.trace_names import copy_kind
+
+
+@pytest.fixture(autouse=True)
+def no_lead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels begin at once here, except where a trace shows otherwise."""
+    monkeypatch.setattr(timeline, "USUAL_LEAD", 0.0)
 
 
 def read(trace: KinetoTrace, skip: int = 0) -> TraceAnalysis:
@@ -75,6 +82,31 @@ def test_two_streams_at_once_are_counted_once() -> None:
     step = read(trace).steps[0]
     assert microseconds(step, "forward") == 400
     assert microseconds(step, "backward") == 200
+
+
+def test_a_kernel_in_the_queue_needs_a_moment_to_begin() -> None:
+    trace = KinetoTrace()
+    trace.mark("ProfilerStep#0", 0, 1000)
+    for number in range(30):
+        trace.launch("small", 10 + number, 100 + number * 4, 3)  # a gap of 1 us in front of each
+    trace.launch("alone", 500, 510, 3)
+    step = read(trace).steps[0]
+    assert microseconds(step, "forward") == 31 * 4
+    assert microseconds(step, "idle") == 513 - 31 * 4
+
+
+def test_a_step_that_begins_inside_an_optimizer_does_not_belong_to_it() -> None:
+    trace = KinetoTrace()
+    for number in range(3):
+        at = number * 1000.0
+        trace.mark(f"ProfilerStep#{number}", at, 1000)
+        trace.operator("aten::addmm", at + 160, 20)
+        trace.launch("gemm", at + 165, at + 170, 300)
+        trace.mark("Optimizer.step#SGD.step", at + 900, 150)  # its hook ends the step, and it goes on
+        trace.operator("aten::_foreach_add_", at + 910, 30)
+        trace.launch("foreach", at + 915, at + 930, 50)
+    for step in read(trace).steps[1:]:
+        assert (microseconds(step, "forward"), microseconds(step, "optimizer")) == (300, 50)
 
 
 def test_kernels_belong_to_the_step_that_launched_them() -> None:

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from tonnage import __version__
 from tonnage.hardware.catalogue import match_gpu
@@ -31,8 +32,8 @@ def report_of_run(program: Program, window: Window, samples: Samples) -> Profile
         **_resources(window, samples),
     )  # fmt: skip
     notes = [] if facts["modules_named"] else ["the program is compiled: times are not told apart by module"]
-    if facts["steps"] < len(window.clocked) and facts["steps"] < indicators.steps:
-        notes.append(f"the program ended after {facts['steps']} steps under the profiler")
+    if facts["steps"] < facts["wanted"]:
+        notes.append(f"the program ended after {facts['steps']} of {facts['wanted']} steps under the profiler")
     return _report(
         indicators,
         analysis,
@@ -91,11 +92,19 @@ def _indicators(
         d2h_bytes=round(d2h),
         h2d_busy_seconds=_mean(steps, "h2d_busy_seconds"),
         d2h_busy_seconds=_mean(steps, "d2h_busy_seconds"),
+        **_spans(clocked),
         pinned_share=_mean(steps, "pinned_bytes") / (h2d + d2h) if h2d + d2h else 0.0,
         gpu_utilisation=parts.busy_seconds / parts.step_seconds if analysis.on_gpu else None,
         **{field: getattr(parts, field) for field in parts.__dataclass_fields__},
         **resources,  # type: ignore[arg-type]  # each is of its field's type
     )
+
+
+def _spans(clocked: Sequence[ClockedStep]) -> dict[str, float]:
+    if not clocked:
+        return {}
+    names = ("forward_span_seconds", "backward_span_seconds", "optimizer_span_seconds")
+    return {name: fmean(getattr(row, name) for row in clocked) for name in names}
 
 
 def _mean(steps: Sequence[TracedStep], name: str) -> float:

@@ -2,7 +2,8 @@
 
 The profiler slows the host down and the clock does not, so the length of a step and the wait for data are the clock's. What
 kernels and copies take on a GPU is the profiler's: they do not become slower by being watched. The rest of the step is
-idle. On a CPU the profiler's parts become longer with the step, so they are scaled to the clock's step.
+idle. On a CPU the profiler makes small operators much longer than large ones: there the spans of backward and optimizer are
+the clock's too, and the trace only tells how much of the rest is forward and how much idle.
 """
 
 from __future__ import annotations
@@ -39,13 +40,32 @@ def mean_parts(traced: Sequence[TracedStep], clocked: Sequence[ClockedStep], *, 
         return parts
     step = fmean(row.step_seconds for row in clocked)
     if not on_gpu:
-        return _scaled(parts, step / parts.step_seconds)
+        return _on_host(parts, clocked, step)
     wait = fmean(row.loader_seconds for row in clocked) * _exposed_share(traced)
     scale = min(1.0, step / parts.busy_seconds) if parts.busy_seconds > 0 else 1.0
     busy = parts.busy_seconds * scale
     wait = min(wait, step - busy)
     return replace(
         _scaled(parts, scale), step_seconds=step, data_wait_seconds=wait, idle_seconds=max(step - busy - wait, 0.0)
+    )
+
+
+def _on_host(parts: Parts, clocked: Sequence[ClockedStep], step: float) -> Parts:
+    backward = fmean(row.backward_span_seconds for row in clocked)
+    optimizer = fmean(row.optimizer_span_seconds for row in clocked)
+    wait = min(fmean(row.loader_seconds for row in clocked), step - backward - optimizer)
+    rest = max(step - backward - optimizer - wait, 0.0)
+    seen = parts.forward_seconds + parts.idle_seconds
+    forward = rest * parts.forward_seconds / seen if seen > 0 else rest
+    return Parts(
+        step_seconds=step,
+        forward_seconds=forward,
+        backward_seconds=backward,
+        optimizer_seconds=optimizer,
+        h2d_seconds=0.0,
+        d2h_seconds=0.0,
+        data_wait_seconds=wait,
+        idle_seconds=rest - forward,
     )
 
 

@@ -161,16 +161,20 @@ class _Finder:
             while opened and opened[-1][0] <= start:
                 opened.pop()
             around = opened[-1][2] if opened else int(Phase.FORWARD)
+            kind = Kind(host.kind[row])
+            if kind in (Kind.STEP, Kind.OTHER):
+                # What a program marks for itself has no part in where things are. It is not even nested: a step that
+                # begins inside its optimizer's hook ends long after the optimizer.
+                self.node[row] = around
+                continue
             if opened:
                 self.self_microseconds[opened[-1][1]] -= duration
-            node = self._place(row, Kind(host.kind[row]), texts[host.name[row]], around)
+            node = self._place(row, kind, texts[host.name[row]], around)
             self.node[row] = node
             opened.append((start + duration, row, node))
 
     def _place(self, row: int, kind: Kind, name: str, around: int) -> int:
         tree = self.tree
-        if kind in (Kind.STEP, Kind.OTHER):
-            return around  # what a program marks for itself may be anything: it has no part in where things are
         if kind == Kind.OPTIMIZER:
             return tree.child(int(Phase.OPTIMIZER), name, Kind.OTHER)
         if kind == Kind.DATA:

@@ -34,6 +34,9 @@ class Indicators:
     d2h_seconds: float = 0.0
     data_wait_seconds: float = 0.0  # the loop waits for its data loader
     idle_seconds: float = 0.0
+    forward_span_seconds: float | None = None  # from begin to end, idle moments included, as events around it see it
+    backward_span_seconds: float | None = None
+    optimizer_span_seconds: float | None = None
     h2d_busy_seconds: float | None = None  # with what kernels hide; the copies above are those that nothing hides
     d2h_busy_seconds: float | None = None
     h2d_bytes: int = 0

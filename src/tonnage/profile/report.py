@@ -41,14 +41,10 @@ class ClockedStep:
     """One step beside the profiler, by the device's own clock where there is one. Spans hold idle moments as well."""
 
     step_seconds: float
+    forward_span_seconds: float = 0.0  # from the call of a module until backward
     backward_span_seconds: float = 0.0
     optimizer_span_seconds: float = 0.0
     loader_seconds: float = 0.0
-
-    @property
-    def forward_span_seconds(self) -> float:
-        """The rest: forward and loss, and what the loop does besides."""
-        return max(self.step_seconds - self.backward_span_seconds - self.optimizer_span_seconds, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

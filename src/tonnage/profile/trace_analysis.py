@@ -13,7 +13,7 @@ from tonnage.profile.context_tree import Phase, Places, find_places
 from tonnage.profile.json_stream import TraceFile
 from tonnage.profile.report import TracedStep
 from tonnage.profile.step_bounds import host_steps
-from tonnage.profile.timeline import Busy, shares, step_of
+from tonnage.profile.timeline import Busy, shares, step_of, with_lead
 from tonnage.profile.trace_columns import Floats, Ints, Kind, TraceColumns, Work
 from tonnage.profile.trace_tables import DeviceView, TraceTables
 
@@ -98,7 +98,8 @@ class TraceAnalysis:
         phase[phase == Phase.DATA] = Phase.FORWARD
         work = np.frombuffer(columns.device.work, np.int8)[own].astype(np.int64)
         step, is_earlier = step_of(moment, self._bounds), moment < self._bounds[0]
-        return DeviceView(start, start + duration[own], work, phase, node, own, step, is_earlier)
+        end = start + duration[own]
+        return DeviceView(start, end, with_lead(start, end, moment), work, phase, node, own, step, is_earlier)
 
     def _launch_rows(self, correlations: Ints) -> Ints:
         """The row of the host that launched each; -1 for none."""
@@ -123,8 +124,8 @@ class TraceAnalysis:
     def _device_steps(self) -> list[TracedStep]:
         device, bounds = self._device, self._device_bounds
         is_kernel = device.work == Work.KERNEL
-        kernels = Busy(device.start[is_kernel], device.end[is_kernel])
-        everything = Busy(device.start, device.end)
+        kernels = Busy(device.begin[is_kernel], device.end[is_kernel])
+        everything = Busy(device.begin, device.end)
         parts = {
             phase: self._kernel_seconds(is_kernel & (device.phase == phase), is_kernel) for phase in list(Phase)[:3]
         }
@@ -155,7 +156,7 @@ class TraceAnalysis:
     def _kernel_seconds(self, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]], kernels: object) -> Floats:
         """Of the time that kernels take together, what belongs to those wanted, in each step."""
         device, chosen = self._device, np.flatnonzero(np.asarray(kernels))
-        begin, end = shares(device.start[chosen], device.end[chosen])
+        begin, end = shares(device.begin[chosen], device.end[chosen])
         own = wanted[chosen]
         return self._inside_steps(begin[own], end[own])
 
@@ -167,7 +168,7 @@ class TraceAnalysis:
     def _copied(self, work: Work, kernels: Busy) -> _Copied:
         device, rows = self._device, self._columns.device
         both = np.flatnonzero(device.work != Work.KERNEL)
-        begin, end = shares(device.start[both], device.end[both])
+        begin, end = shares(device.begin[both], device.end[both])
         own = device.work[both] == work
         mine = np.flatnonzero(device.work == work)
         bounds = self._device_bounds

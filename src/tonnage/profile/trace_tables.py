@@ -24,6 +24,7 @@ class DeviceView:
 
     start: Floats
     end: Floats
+    begin: Floats  # earlier than `start` by what the device needs to begin it
     work: Ints
     phase: Ints
     node: Ints

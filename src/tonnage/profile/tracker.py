@@ -162,7 +162,9 @@ class Tracker:
         self._profiler.export_chrome_trace(str(partial))
         partial.replace(self._request["trace"])
         self._profiler = None
-        self._channel.send({"event": "traced", "steps": self._traced, **self._facts()})
+        self._channel.send(
+            {"event": "traced", "steps": self._traced, "wanted": self._request["steps"], **self._facts()}
+        )
         self._close_window()
 
     def _close_window(self) -> None:
