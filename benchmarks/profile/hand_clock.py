@@ -173,7 +173,9 @@ class Roots:
         while self._hooks:
             self._hooks.pop().remove()
         while self._found:
-            self._found.popitem()[1].register_forward_pre_hook(self._begin)
+            root = self._found.popitem()[1]
+            root.register_forward_pre_hook(self._begin)
+            root.register_forward_hook(self._end_evaluation)
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
         self._depth += 1
@@ -187,6 +189,11 @@ class Roots:
     def _begin(self, *_: Any) -> None:
         if self._clock.open is None or self._clock.open[0] == "between":
             self._clock.begin("forward")
+
+    def _end_evaluation(self, *_: Any) -> None:
+        """No backward follows a call without gradients: what comes next may be the wait for data."""
+        if not torch.is_grad_enabled():
+            self._clock.end()
 
 
 def main() -> None:

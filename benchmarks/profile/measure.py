@@ -24,6 +24,7 @@ from typing import Any
 
 from programs import ON_CPU, ON_GPU
 from rig import Played, Rig, Row
+
 from tonnage.errors import TonnageError
 from tonnage.profile.report import ProfileReport
 
@@ -48,8 +49,8 @@ def spans_by_profile(report: ProfileReport) -> Row:
 
 def work_by_hand(rows: list[Row]) -> Row:
     """What is neither backward nor optimizer counts as forward."""
-    found = {phase: median(row[f"{phase}_seconds"] for row in rows) for phase in PHASES}
-    return found | {"forward": median(row["forward_seconds"] + row["between_seconds"] for row in rows)}
+    found = {phase: fmean(row[f"{phase}_seconds"] for row in rows) for phase in PHASES}
+    return found | {"forward": found["forward"] + fmean(row["between_seconds"] for row in rows)}
 
 
 def errors(said: Row, truth: Row) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any, Self
 
 from programs import HERE, MANY
+
 from tonnage.profile.build import report_of_run
 from tonnage.profile.job import Job, WindowOptions
 from tonnage.profile.outputs import copy_trace

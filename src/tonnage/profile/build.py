@@ -92,7 +92,9 @@ def _indicators(
         d2h_bytes=round(d2h),
         h2d_busy_seconds=_mean(steps, "h2d_busy_seconds"),
         d2h_busy_seconds=_mean(steps, "d2h_busy_seconds"),
-        **_spans(clocked),
+        forward_span_seconds=_span(clocked, "forward"),
+        backward_span_seconds=_span(clocked, "backward"),
+        optimizer_span_seconds=_span(clocked, "optimizer"),
         pinned_share=_mean(steps, "pinned_bytes") / (h2d + d2h) if h2d + d2h else 0.0,
         gpu_utilisation=parts.busy_seconds / parts.step_seconds if analysis.on_gpu else None,
         **{field: getattr(parts, field) for field in parts.__dataclass_fields__},
@@ -100,11 +102,8 @@ def _indicators(
     )
 
 
-def _spans(clocked: Sequence[ClockedStep]) -> dict[str, float]:
-    if not clocked:
-        return {}
-    names = ("forward_span_seconds", "backward_span_seconds", "optimizer_span_seconds")
-    return {name: fmean(getattr(row, name) for row in clocked) for name in names}
+def _span(clocked: Sequence[ClockedStep], phase: str) -> float | None:
+    return fmean(getattr(row, f"{phase}_span_seconds") for row in clocked) if clocked else None
 
 
 def _mean(steps: Sequence[TracedStep], name: str) -> float:
