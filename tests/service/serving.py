@@ -1,5 +1,8 @@
-"""A configuration server in this process."""
+"""A configuration server in this process, and commands as users type them."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +14,12 @@ from tonnage.service.app import create_app
 from tonnage.service.configurator import Configurator
 from tonnage.service.files import read_images, read_rules, rules_text
 from tonnage.store.database import Database
-from tonnage.store.labels import LabelBook
 
 
 def configurator(database: Database, clock: Callable[[], float] = lambda: NOW) -> Configurator:
     return Configurator(
         name="laboratory", private_key=KEY, cluster=example_cluster(), rules=read_rules(), images=read_images(),
-        book=LabelBook(database), clock=clock,
+        database=database, clock=clock,
     )  # fmt: skip
 
 
@@ -33,3 +35,9 @@ def script(folder: Path) -> Path:
     file = folder / "train.py"
     file.write_text("print('training')\n")
     return file
+
+
+def tonnage(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tonnage", *words]
+    environment = os.environ | {"NO_COLOR": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)

@@ -1,75 +1,26 @@
 """The whole way on one machine: a server, a client, a label that is deployed once, and what was measured."""
 
 import json
-import os
 import re
-import signal
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 from placing import EXAMPLE, indicators
-from serving import script
+from serving import tonnage
 
 from tonnage.cli.configure_server import configure_server_command
 from tonnage.cli.indicators_of import indicators_from_file
 from tonnage.configure.refusals import Replayed
-from tonnage.errors import InvalidFile, Unreachable, UsageError
+from tonnage.engines.ports import free_port
+from tonnage.errors import InvalidFile, UsageError
 from tonnage.program.program import parse_program
 from tonnage.service.client import Client
 from tonnage.service.known_servers import known_servers
 from tonnage.service.labels import claimed
 from tonnage.service.seen_labels import SeenLabels
-
-
-@pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TONNAGE_SERVERS", str(tmp_path / "servers.json"))
-    monkeypatch.setenv("TONNAGE_SEEN_LABELS", str(tmp_path / "seen.json"))
-    monkeypatch.setenv("TONNAGE_DATABASE", str(tmp_path / "benchmark.db"))
-    monkeypatch.chdir(tmp_path)
-    script(tmp_path)
-    (tmp_path / "seen.indicators.json").write_text(json.dumps(indicators(program_digest="").as_dict()))
-
-
-def tonnage(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | {"NO_COLOR": "1"})
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
-@pytest.fixture
-def server(environment: None) -> Iterator[str]:  # noqa: ARG001  (it says where files are)
-    address = f"127.0.0.1:{free_port()}"
-    words = ("configure-server", "--cluster", str(EXAMPLE), "--key", "server.key", "--listen", address)
-    process = subprocess.Popen([sys.executable, "-m", "tonnage", *words], stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        _wait(process.stderr, f"http://{address}")
-        yield f"http://{address}"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
-
-
-def _wait(lines: TextIO, url: str) -> None:
-    said = [lines.readline() for _ in range(3)]
-    assert "made a new key" in said[0], said
-    for _ in range(200):
-        with suppress(Unreachable):  # it says so just before it listens
-            Client(url).server()
-            return
-        time.sleep(0.05)
 
 
 def configure(url: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -96,7 +47,7 @@ def test_from_indicators_to_a_measurement(server: str, tmp_path: Path) -> None:
 
     shown = Client(server).report(label.id, indicators(gpu="H200", program_digest=label.program_digest))
     assert shown == Client(server).label(label.id)
-    assert shown["measurements"][0]["step_seconds"] == 0.1
+    assert shown.measurements[0].step_seconds == 0.1
     assert list(known_servers()) == ["laboratory"]
 
 

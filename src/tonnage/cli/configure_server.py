@@ -63,7 +63,6 @@ def _configurator(
     from tonnage.service.files import read_images, read_rules
     from tonnage.service.keys import load_or_make_key
     from tonnage.service.known_servers import checked_name
-    from tonnage.store.labels import LabelBook
 
     inventory = read_cluster(cluster)
     known_rules, known_images = read_rules(rules), read_images(images)
@@ -76,7 +75,7 @@ def _configurator(
         cluster=inventory,
         rules=known_rules,
         images=known_images,
-        book=LabelBook(opened),
+        database=opened,
         validity_seconds=valid,
     )
 

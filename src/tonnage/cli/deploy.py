@@ -200,15 +200,19 @@ def _print_manifest(engine: Engine, job: Job, text: str, as_json: bool) -> None:
 
 
 def _report(deployment: Deployment, engine: Engine, wait: bool, timeout: float | None, as_json: bool) -> int:
-    from tonnage.cli.deployments import describe
+    from tonnage.cli.deployments import comparison, describe, tell_server
 
     if not wait and not as_json:
         print(deployment.id)
         return 0
     status = _wait(deployment, engine, timeout) if wait else engine.state(deployment.job_id)
+    if wait:
+        deployment = tell_server(deployment, status, engine)
     print(json.dumps(describe(deployment, status)) if as_json else deployment.id)
     if wait and status.reason:
         print(f"{deployment.id}: {status.reason}", file=sys.stderr)
+    if sentence := comparison(deployment):
+        print(f"{deployment.id}: {sentence}", file=sys.stderr)
     if not wait or not status.state.is_over:
         return 0
     return status.exit_code if status.exit_code is not None else 0 if status.state == "succeeded" else 1

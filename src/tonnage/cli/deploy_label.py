@@ -48,5 +48,5 @@ def job_of_label(path: Path, engine: str, name: str, surroundings: Surroundings,
             label.hardware, Path(program.target), program.arguments, name=name,
             image="" if engine == "local" else label.image.pinned,
             surroundings=replace(surroundings, labels={**surroundings.labels, **to_annotations(read_label(path))}),
-            host=None if engine == "kubernetes" else read_host(),
+            host=None if engine == "kubernetes" else read_host(), record=True,
         )  # fmt: skip

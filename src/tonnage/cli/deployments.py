@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tonnage.engines.base import JobStatus
+    from tonnage.engines.base import Engine, JobStatus
     from tonnage.engines.deploying import Deployment
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -29,6 +29,7 @@ def status_command(
         rows = [(found, status_of(found))]
     else:
         rows = list(statuses(deployments))
+    rows = [(tell_server(deployment, status), status) for deployment, status in rows]
     if as_json:
         described = [describe(*row) for row in rows]
         print(json.dumps(described[0] if identity else {"deployments": described}))
@@ -48,12 +49,13 @@ def logs_command(
     from tonnage.engines.deploying import Deployments
     from tonnage.engines.registry import find_engine
     from tonnage.errors import UsageError
+    from tonnage.profile.recorded import without_records
 
     found = Deployments().find(identity)
     engine = find_engine(found.engine)
     if not isinstance(engine, StreamsLogs):
         raise UsageError(f"the engine {found.engine} does not show what jobs print")
-    for line in engine.logs(found.name_there, follow=follow):
+    for line in without_records(engine.logs(found.name_there, follow=follow)):
         print(line, flush=follow)
     return 0
 
@@ -76,6 +78,45 @@ def stop_command(
     return 0
 
 
+def tell_server(deployment: Deployment, status: JobStatus, engine: Engine | None = None) -> Deployment:
+    """A run that is over is reported to the server that configured it, by whoever looks first; a failure is a warning."""
+    from tonnage.configure.label_annotations import PREFIX
+
+    if f"{PREFIX}id" not in deployment.labels or deployment.report or not status.state.is_over:
+        return deployment
+    from dataclasses import replace
+
+    from tonnage.engines.deploying import Deployments
+    from tonnage.engines.registry import find_engine
+    from tonnage.errors import TonnageError
+    from tonnage.service.reporting import report_run
+
+    try:
+        report = report_run(deployment, engine or find_engine(deployment.engine), status, Deployments())
+    except TonnageError as error:
+        later = "tonnage status tries again"
+        print(f"warning: {deployment.id} could not be reported: {error.message}; {later}", file=sys.stderr)
+        return deployment
+    return replace(deployment, report=report)
+
+
+def comparison(deployment: Deployment) -> str:
+    """Predicted beside measured, in one sentence; nothing where nothing is known."""
+    from tonnage.units import format_seconds
+
+    report = deployment.report
+    if "problem" in report:
+        return f"nothing was reported: {report['problem']}"
+    if not report:
+        return ""
+    predicted, measured = (format_seconds(report[f"{kind}_step_seconds"]) for kind in ("predicted", "measured"))
+    sentence = f"a step took {measured}, predicted were {predicted} ({report['error']:+.0%})"
+    if report["run_steps"]:
+        mean = format_seconds(report["run_seconds"] / report["run_steps"])
+        sentence += f"; over the whole run of {report['run_steps'] + 1:,} steps it was {mean}"
+    return f"{sentence}; {report['server']} was told"
+
+
 def describe(deployment: Deployment, status: JobStatus) -> dict[str, Any]:
     """As `--json` prints it."""
     return {
@@ -89,6 +130,7 @@ def describe(deployment: Deployment, status: JobStatus) -> dict[str, Any]:
         "submitted_at": deployment.submitted_at,
         "started_at": status.started_at,
         "ended_at": status.ended_at,
+        "report": dict(deployment.report),
     }
 
 
@@ -100,14 +142,28 @@ def _print_table(rows: list[tuple[Deployment, JobStatus]]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("id", "engine", "state", "exit", "time", "what happened"):
+    compared = any(deployment.report for deployment, _ in rows)
+    headings = ("id", "engine", "state", "exit", "time", *(("predicted", "measured") if compared else ()))
+    for heading in (*headings, "what happened"):
         table.add_column(heading, no_wrap=heading == "id")
     for deployment, status in rows:
         code = "" if status.exit_code is None else str(status.exit_code)
+        steps = _steps(deployment) if compared else ()
         table.add_row(
-            escape(deployment.id), deployment.engine, str(status.state), code, _duration(status), escape(status.reason)
-        )
+            escape(deployment.id), deployment.engine, str(status.state), code, _duration(status), *steps,
+            escape(status.reason),
+        )  # fmt: skip
     console.print(table)
+
+
+def _steps(deployment: Deployment) -> tuple[str, str]:
+    from tonnage.units import format_seconds
+
+    names = ("predicted_step_seconds", "measured_step_seconds")
+    predicted, measured = (
+        format_seconds(deployment.report[name]) if name in deployment.report else "" for name in names
+    )
+    return predicted, measured
 
 
 def _duration(status: JobStatus) -> str:

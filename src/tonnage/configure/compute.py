@@ -9,6 +9,7 @@ from tonnage.configure.work import Known, Work
 from tonnage.estimate.kernels.rates import Rates
 from tonnage.estimate.kernels.table import ARITHMETICS
 from tonnage.hardware import Gpu, find_gpu
+from tonnage.profile.indicators import Indicators
 
 # Half of the time of a pass goes with arithmetic, half with memory bandwidth; updates go with bandwidth alone. With
 # these shares, ratios of catalogue rates were within a factor of 2.21 of estimates for nine of ten pairs of GPUs, and
@@ -40,7 +41,9 @@ def phases_on(work: Work, gpu: Gpu) -> Phases | None:
     indicators, known = work.indicators, work.known.get(gpu.name)
     has_run = indicators.device == "cuda" and indicators.basis == "measured"
     if has_run and _source(work) == gpu:
-        return _scaled(work, 1.0, 1.0, "measured", MEASURED_SPREAD)
+        return _scaled(indicators, 1.0, 1.0, "measured", MEASURED_SPREAD)
+    if gpu.name in work.seen:
+        return _scaled(work.seen[gpu.name], 1.0, 1.0, "measured", MEASURED_SPREAD)
     if known is not None:
         return _estimated(known, _correction(work) if has_run else 1.0)
     if indicators.device != "cuda":
@@ -78,7 +81,7 @@ def _by_rates(work: Work, source: Gpu, target: Gpu) -> Phases:
     arithmetic = operations_second(source) / operations_second(target)
     passes = _ARITHMETIC_SHARE * arithmetic + (1 - _ARITHMETIC_SHARE) * streams
     same = source == target
-    return _scaled(work, passes, streams, "ratio", MEASURED_SPREAD if same else RATIO_SPREAD)
+    return _scaled(work.indicators, passes, streams, "ratio", MEASURED_SPREAD if same else RATIO_SPREAD)
 
 
 def operations_second(gpu: Gpu) -> float:
@@ -88,8 +91,7 @@ def operations_second(gpu: Gpu) -> float:
     return math.prod(chosen) ** (1 / len(chosen))
 
 
-def _scaled(work: Work, passes: float, updates: float, basis: str, spread: float) -> Phases:
-    indicators = work.indicators
+def _scaled(indicators: Indicators, passes: float, updates: float, basis: str, spread: float) -> Phases:
     return Phases(
         forward_seconds=indicators.forward_seconds * passes,
         backward_seconds=indicators.backward_seconds * passes,

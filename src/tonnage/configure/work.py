@@ -58,6 +58,7 @@ class Work:
     run_steps: int = 1000
     most_gpus: int = 1
     known: Mapping[str, Known] = field(default_factory=dict)
+    seen: Mapping[str, Indicators] = field(default_factory=dict)  # earlier runs of the program, by GPU
     gradient_bytes: int | None = None
     framework: str = "torch"
     framework_version: str = ""

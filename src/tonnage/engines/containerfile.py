@@ -26,8 +26,10 @@ def render_containerfile(image: str, source: Source) -> str:
 def image_tag(job: Job, source: Source) -> str:
     """The same program on the same image has the same name, and is built once."""
     digest = hashlib.sha256()
-    for part in (render_containerfile(job.image, source), *source.requirements, source.digest):
+    for part in (render_containerfile(job.image, source), *source.requirements):
         digest.update(part.encode() + b"\0")
+    for name in sorted(source.files):  # all that is copied, which may be more than the program
+        digest.update(name.encode() + b"\0" + hashlib.sha256(source.files[name]).digest())
     return f"localhost/tonnage-program:{digest.hexdigest()[:16]}"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tonnage.engines.base import Engine, EngineOptions, Job, JobId, JobState, JobStatus, Removes
 from tonnage.engines.folders import read_json, state_folder, write_json
@@ -27,6 +28,8 @@ class Deployment:
     command: tuple[str, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()
     submitted_at: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    report: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what the server that configured it was told
 
     @property
     def name_there(self) -> JobId:
@@ -84,7 +87,7 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
     manifest = engine.plan(job, options)
     deployment = Deployment(
         id=job.name, engine=engine.name, job_id=JobId(""), image=job.image, command=job.command, ports=job.ports,
-        submitted_at=time.time(),
+        submitted_at=time.time(), labels=dict(job.labels),
     )  # fmt: skip
     deployments.reserve(deployment)  # first, so that a job is never lost because the disk was full
     try:

@@ -13,6 +13,7 @@ from tonnage.engines.bundle import bundle
 from tonnage.engines.containerfile import FOLDER
 from tonnage.engines.host import Host
 from tonnage.engines.names import fresh_name
+from tonnage.engines.recording import recorded_command, with_recorder
 from tonnage.errors import NotFound, UsageError
 from tonnage.units import MIB
 
@@ -81,19 +82,25 @@ def job_of(
     requirements: Path | None = None,
     surroundings: Surroundings = NOTHING_MORE,
     host: Host | None = None,
+    record: bool = False,
 ) -> Job:
     """A job that runs a script: inside the image where there is one, else with this Python, in this folder.
 
-    The host is that of engines without a cluster; with it, a job of one socket stays on one NUMA node.
+    With `record`, its steps are timed and written into its output. The host is that of engines without a cluster; with
+    it, a job of one socket stays on one NUMA node.
     """
     _check(program, arguments)
     source, entry = bundle(program, folder=folder, requirements=requirements)
     inside = bool(image)
+    command = ("python3" if inside else sys.executable, entry if inside else str(program.absolute()), *arguments)
+    if record:
+        command = recorded_command(command, inside=inside)
+        source = with_recorder(source)
     return Job(
         name=name or fresh_name(program.stem),
         image=image,
         source=source,
-        command=("python3" if inside else sys.executable, entry if inside else str(program.absolute()), *arguments),
+        command=command,
         workdir=FOLDER if inside else str(Path.cwd()),
         resources=resources_of(configuration, surroundings, host),
         environment=_hints(configuration) | dict(surroundings.environment),

@@ -7,47 +7,17 @@ takes its place. What the program prints, raises and returns stays its own.
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import os
 import sys
-import traceback
-import types
-from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.profile.channel import Channel, inherited_channel
+from tonnage.profile.running import TorchWatch, run_script, show_error
 
 if TYPE_CHECKING:
     from tonnage.profile.tracker import Tracker
-
-
-class TorchWatch(MetaPathFinder):
-    """Calls back once torch has been loaded, whoever loads it."""
-
-    def __init__(self, loaded: Callable[[], None]) -> None:
-        self._loaded = loaded
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            self._call_after(spec.loader)
-        return spec
-
-    def _call_after(self, loader: Loader) -> None:
-        original = loader.exec_module
-
-        def execute(module: types.ModuleType) -> None:
-            original(module)
-            self._loaded()
-
-        loader.exec_module = execute  # type: ignore[method-assign]
 
 
 class Child:
@@ -75,7 +45,7 @@ class Child:
             raise
         except Exception as error:
             self._failed = True
-            _show(error)
+            show_error(error)
             sys.exit(1)
 
     def _track(self) -> None:
@@ -91,24 +61,6 @@ class Child:
             self._channel.send({"event": "ended", "torch": False, "turns": 0})
         else:
             self._tracker.program_ended(failed=self._failed)
-
-
-def run_script(target: str) -> None:
-    path = Path(target).resolve()
-    sys.path[0] = str(path.parent)
-    module = types.ModuleType("__main__")
-    module.__file__ = str(path)
-    module.__dict__["__builtins__"] = __builtins__
-    sys.modules["__main__"] = module
-    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-
-
-def _show(error: Exception) -> None:
-    """The program's own traceback, without the frames that lead to it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
 
 
 def _die_with_parent() -> None:

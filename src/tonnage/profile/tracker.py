@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -19,6 +17,7 @@ from tonnage.profile.module_ranges import ModuleRanges, is_compiled
 from tonnage.profile.step_clock import LoaderWatch, StepClock
 from tonnage.profile.trace_names import STEP_PREFIX
 from tonnage.profile.turns import Turns
+from tonnage.profile.usage import peak_rss_bytes, usage
 
 # Power needs a while to be read: the driver's counter moves every 20 to 100 ms. Short steps are clocked for longer.
 _POWER_SECONDS = 1.0
@@ -191,8 +190,7 @@ class Tracker:
             "torch_version": str(torch.__version__),
             "training": self._turns.training,
             "loader_workers": LoaderWatch.workers,
-            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            * (1 if sys.platform == "darwin" else 1024),
+            "peak_rss_bytes": peak_rss_bytes(),
             "modules_named": self._ranges is not None,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         }
@@ -207,18 +205,6 @@ class Tracker:
                 "reserved_bytes": torch.cuda.max_memory_reserved(),
             }
         return facts
-
-
-def usage() -> dict[str, float]:
-    """CPU seconds of this process and of those it has started, such as loader workers."""
-    seconds = time.process_time()
-    for child in psutil.Process().children(recursive=True):
-        try:
-            times = child.cpu_times()
-        except psutil.Error:
-            continue
-        seconds += times.user + times.system
-    return {"cpu_seconds": seconds, "wall_seconds": time.monotonic()}
 
 
 def _leave() -> None:

@@ -103,7 +103,8 @@ def _add_label_routes(app: FastAPI, configurator: Configurator) -> None:
     @app.post("/v1/labels/{label}/measurements", status_code=201)
     def create_measurement(label: LabelPath, request: bodies.MeasurementBody) -> bodies.LabelView:
         """The indicators of the run that was deployed with the label."""
-        configurator.measured(label, request.indicators.value())
+        run = request.run.value() if request.run else None
+        configurator.measured(label, request.indicators.value(), request.machine.value(), run)
         return _label_view(configurator, label)
 
     @app.get("/v1/labels/{label}")
@@ -125,6 +126,7 @@ def _label_view(configurator: Configurator, label: str) -> bodies.LabelView:
                 step_seconds=one.step_seconds,
                 error=row.step_seconds / one.step_seconds - 1,
                 indicators=dict(one.indicators),
+                run=None if one.run is None else dict(one.run),
             )
             for one in measured
         ],

@@ -13,6 +13,8 @@ from tonnage.configure.work import MOST_GPUS, MOST_STEPS, Known, Work
 from tonnage.estimate.estimate import Interval
 from tonnage.hardware import find_gpu
 from tonnage.profile.indicators import Indicators
+from tonnage.profile.report import Machine
+from tonnage.service.request import Run
 
 _MOST = 2**53 - 1  # what every reader of JSON keeps exactly
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -47,6 +49,9 @@ class IndicatorsBody(Body):
     d2h_seconds: Seconds = 0.0
     data_wait_seconds: Seconds = 0.0
     idle_seconds: Seconds = 0.0
+    forward_span_seconds: Seconds | None = None
+    backward_span_seconds: Seconds | None = None
+    optimizer_span_seconds: Seconds | None = None
     h2d_busy_seconds: Seconds | None = None
     d2h_busy_seconds: Seconds | None = None
     h2d_bytes: Bytes = 0
@@ -199,10 +204,40 @@ class InventoryView(Body):
     candidates: list[dict[str, Any]]
 
 
+class MachineBody(Body):
+    """Where it ran; what is not known is empty."""
+
+    gpu: Text = ""
+    driver: Text = ""
+    cuda: Text = ""
+    torch: Text = ""
+    python: Text = ""
+    platform: Text = ""
+    cpu: Text = ""
+    cpu_cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    tonnage: Text = ""
+
+    def value(self) -> Machine:
+        return Machine(**self.model_dump())
+
+
+class RunBody(Body):
+    """The run as a whole, from the end of its first step on."""
+
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    steps: Annotated[int, Field(ge=0, le=_MOST)]
+    seconds: Seconds
+
+    def value(self) -> Run:
+        return Run(**self.model_dump())
+
+
 class MeasurementBody(Body):
     """What a program that was deployed with a label really did."""
 
     indicators: IndicatorsBody
+    machine: MachineBody = MachineBody()
+    run: RunBody | None = None
 
 
 class MeasuredView(Body):
@@ -210,6 +245,7 @@ class MeasuredView(Body):
     step_seconds: float
     error: float = Field(description="Of the prediction: 0.1 means that it was 10 % above what was measured.")
     indicators: dict[str, Any]
+    run: dict[str, Any] | None
 
 
 class LabelView(Body):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +17,10 @@ from tonnage.configure.signing import KnownServer
 from tonnage.configure.work import Work
 from tonnage.errors import MissingDependency, TonnageError, Unreachable, UsageError
 from tonnage.profile.indicators import Indicators
-from tonnage.service.bodies import ConfigurationAnswer
+from tonnage.profile.report import Machine
+from tonnage.service.bodies import ConfigurationAnswer, LabelView
 from tonnage.service.known_servers import server_of
-from tonnage.service.request import ERROR_HEADER, plain_request
+from tonnage.service.request import ERROR_HEADER, Run, plain_request
 
 try:
     import httpx2
@@ -55,12 +57,24 @@ class Client:
             raise self._strange() from None
         return label_json.load(answer.text.encode()), answer
 
-    def report(self, label: str, indicators: Indicators) -> dict[str, Any]:
+    def report(
+        self, label: str, indicators: Indicators, machine: Machine | None = None, run: Run | None = None
+    ) -> LabelView:
         """What a run with the label did; returns predicted beside measured."""
-        return self._ask("POST", f"/v1/labels/{label}/measurements", {"indicators": indicators.as_dict()})
+        body = {
+            "indicators": indicators.as_dict(), "machine": asdict(machine or Machine()),
+            "run": None if run is None else asdict(run),
+        }  # fmt: skip
+        return self._view(self._ask("POST", f"/v1/labels/{label}/measurements", body))
 
-    def label(self, label: str) -> dict[str, Any]:
-        return self._ask("GET", f"/v1/labels/{label}")
+    def label(self, label: str) -> LabelView:
+        return self._view(self._ask("GET", f"/v1/labels/{label}"))
+
+    def _view(self, plain: dict[str, Any]) -> LabelView:
+        try:
+            return LabelView.model_validate_json(json.dumps(plain))
+        except ValidationError:
+            raise self._strange() from None
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from tonnage.configure import label_json
 from tonnage.configure.answer import Choice
@@ -20,6 +21,10 @@ from tonnage.configure.work import MOST_GPUS, Work
 from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
 from tonnage.profile.indicators import Indicators
+from tonnage.profile.report import Machine
+from tonnage.service.measured import environment_of, measurement_of
+from tonnage.service.request import Run
+from tonnage.store.database import Database
 from tonnage.store.labels import LabelBook, LabelMeasurement, LabelRow
 
 DEFAULT_VALIDITY_SECONDS = 24 * 3600
@@ -41,10 +46,14 @@ class Configurator:
     cluster: Cluster
     rules: Rules
     images: Images
-    book: LabelBook
+    database: Database
     validity_seconds: int = DEFAULT_VALIDITY_SECONDS
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = lambda: secrets.token_hex(16)
+
+    @cached_property
+    def book(self) -> LabelBook:
+        return LabelBook(self.database)
 
     @property
     def public_key(self) -> bytes:
@@ -55,6 +64,7 @@ class Configurator:
 
     def configure(self, work: Work) -> Answer:
         """Raises `DoesNotFit` where nothing of the inventory can run the program."""
+        work = replace(work, seen=self._seen(work))
         choice = choose(work, self.cluster, self.rules)
         image = choose_image(work, choice.candidate, self.images)
         signed = sign(self._label(work, choice, image.image), self.private_key)
@@ -77,19 +87,25 @@ class Configurator:
             expires_at=now + self.validity_seconds,
         )
 
-    def measured(self, label: str, indicators: Indicators) -> None:
+    def _seen(self, work: Work) -> dict[str, Indicators]:
+        """What earlier runs of this very program did, by GPU: better than any prediction."""
+        found = self.book.indicators_of(work.indicators.program_digest)
+        return {gpu: Indicators.from_dict(plain) for gpu, plain in found.items() if gpu}
+
+    def measured(self, label: str, indicators: Indicators, machine: Machine, run: Run | None) -> None:
         """Keep what a run with the label did; raises `UsageError` for indicators of another program."""
         row = self.book.find(label)
         if indicators.program_digest != row.program_digest:
             raise UsageError(f"the label {label} is for another program than these indicators are of")
-        self.book.add_measurement(
-            label,
-            LabelMeasurement(
-                measured_at=datetime.fromtimestamp(self.clock(), UTC),
-                step_seconds=indicators.step_seconds,
-                indicators=indicators.as_dict(),
-            ),
+        now = datetime.fromtimestamp(self.clock(), UTC)
+        measured = LabelMeasurement(
+            measured_at=now,
+            step_seconds=indicators.step_seconds,
+            indicators=indicators.as_dict(),
+            run=None if run is None else asdict(run),
         )
+        self.book.add_measurement(label, measured)
+        self.database.add(environment_of(indicators, machine), measurement_of(label, indicators, run, now))
 
 
 def _row(work: Work, choice: Choice, signed: SignedLabel) -> LabelRow:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tonnage.configure.work import Known, Work
 
 ERROR_HEADER = "Tonnage-Error"  # the name of the error's class, since two may share a status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as a whole: how it ended, and the steps that it made in so many seconds."""
+
+    state: str
+    steps: int
+    seconds: float
 
 
 def plain_request(work: Work) -> dict[str, Any]:

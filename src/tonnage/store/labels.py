@@ -34,11 +34,12 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelMeasurement:
-    """Indicators of one run with the label."""
+    """Indicators of one run with the label. `run` is its state, steps and seconds; None where only a window was seen."""
 
     measured_at: datetime
     step_seconds: float
     indicators: Mapping[str, Any]
+    run: Mapping[str, Any] | None = None
 
 
 class LabelBook:
@@ -59,6 +60,7 @@ class LabelBook:
         return LabelRow(**{name: row[name] for name in LabelRow.__slots__})
 
     def add_measurement(self, label: str, measured: LabelMeasurement) -> None:
+        """Raises `NotFound`, or `UsageError` where there are enough."""
         with self._database.writing() as connection:
             key = _row(connection, label)["id"]
             mine = LabelMeasurements.label_id == key
@@ -75,6 +77,14 @@ class LabelBook:
             columns = [getattr(LabelMeasurements, name) for name in LabelMeasurement.__slots__]
             statement = select(*columns).where(LabelMeasurements.label_id == key).order_by(LabelMeasurements.id)
             return tuple(LabelMeasurement(**row) for row in connection.execute(statement).mappings())
+
+    def indicators_of(self, program_digest: str) -> dict[str, Mapping[str, Any]]:
+        """Of all runs of a program with any label: the last on each GPU."""
+        of_program = LabelMeasurements.label_id.in_(select(Labels.id).where(Labels.program_digest == program_digest))
+        statement = select(LabelMeasurements.indicators).where(of_program).order_by(LabelMeasurements.id)
+        with self._database.reading() as connection:
+            found: list[Any] = list(connection.execute(statement).scalars())
+        return {str(indicators["gpu"]): indicators for indicators in found}
 
 
 def _row(connection: Connection, label: str) -> RowMapping:

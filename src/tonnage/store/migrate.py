@@ -16,7 +16,7 @@ from tonnage.store.location import BUSY_SECONDS, Location
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0002"  # the newest revision in migrations/versions; here, so that opening needs no Alembic
+HEAD = "0003"  # the newest revision in migrations/versions; here, so that opening needs no Alembic
 VERSION_TABLE = "tonnage_version"
 _LOCK = 0x746F6E6E616765  # "tonnage": one writer at a time, as in SQLite, so that no two wait for each other
 

@@ -211,6 +211,7 @@ class LabelMeasurements(Base):
     measured_at: Mapped[datetime]
     step_seconds: Mapped[float]
     indicators: Mapped[Json]
+    run: Mapped[object | None] = mapped_column(JSON(none_as_null=True))
 
 
 # In this order a row comes after those it names.

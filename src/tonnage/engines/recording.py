@@ -1,0 +1,27 @@
+"""Starts a program with the recorder around it, wherever it runs: see `tonnage.profile.recorder`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tonnage.engines.base import Source
+from tonnage.profile import recorder
+
+# In a folder of its own beside the program's files, with the names that the modules call each other by.
+_FOLDER = ".tonnage"
+_PACKAGE = f"{_FOLDER}/tonnage/profile"
+
+
+def recorded_command(command: tuple[str, ...], *, inside: bool) -> tuple[str, ...]:
+    """Python, the recorder, and what Python would have run. Inside an image the recorder comes with the program."""
+    python, *rest = command
+    return (python, f"{_PACKAGE}/recorder.py" if inside else recorder.__file__, *rest)
+
+
+def with_recorder(source: Source) -> Source:
+    """The program and the recorder's few modules. The digest stays that of the program."""
+    here = Path(recorder.__file__).parent
+    own = {f"{_PACKAGE}/{name}": (here / name).read_bytes() for name in recorder.MODULES}
+    packages = {f"{_FOLDER}/tonnage/__init__.py": b"", f"{_PACKAGE}/__init__.py": b""}
+    return replace(source, files={**source.files, **packages, **own})

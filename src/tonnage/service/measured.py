@@ -1,0 +1,45 @@
+"""A run that was deployed with a label, as a row of the benchmark database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+
+from tonnage.profile.indicators import Indicators
+from tonnage.profile.report import Machine
+from tonnage.service.request import Run
+from tonnage.store.rows import Environment, Measurement, Spread, Status
+
+FAMILY, CAMPAIGN = "program", "labels"  # beside the families of sample workloads; the batch is not known
+_STATUS = {"failed": Status.FAILED, "cancelled": Status.INTERRUPTED}
+
+
+def environment_of(indicators: Indicators, machine: Machine) -> Environment:
+    return Environment(device=indicators.device, **asdict(machine) | {"gpu": indicators.gpu})
+
+
+def measurement_of(label: str, indicators: Indicators, run: Run | None, measured_at: datetime) -> Measurement:
+    return Measurement(
+        key=indicators.program_digest,
+        campaign=CAMPAIGN,
+        family=FAMILY,
+        structure={"program": indicators.program, "label": label},
+        batch=0,
+        input_shape=(),
+        precision="",
+        settings={"loader_workers": indicators.loader_workers, "gpu_count": indicators.gpu_count},
+        mode="training" if indicators.backward_seconds else "inference",
+        status=_STATUS.get(run.state, Status.OK) if run else Status.OK,
+        measured_at=measured_at,
+        steps=indicators.steps,
+        repetitions=1,
+        step_seconds=Spread(indicators.step_seconds, 0.0),
+        forward_seconds=Spread(indicators.forward_seconds, 0.0),
+        backward_seconds=Spread(indicators.backward_seconds, 0.0),
+        optimizer_seconds=Spread(indicators.optimizer_seconds, 0.0),
+        h2d_bytes=indicators.h2d_bytes,
+        d2h_bytes=indicators.d2h_bytes,
+        reserved_bytes=indicators.peak_gpu_bytes,
+        power_watts=indicators.power_watts,
+        utilisation=indicators.gpu_utilisation,
+    )

@@ -1,0 +1,83 @@
+"""Programs that are timed while they run, and say so in their own output."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tonnage.engines.base import Source
+from tonnage.engines.recording import recorded_command, with_recorder
+from tonnage.errors import InvalidFile
+from tonnage.profile.recorded import find_record, without_records
+from tonnage.profile.recorder import PREFIX
+
+TRAINING = """
+import sys
+import torch
+print("arguments", sys.argv[1:], "ours", [name for name in sys.modules if name.startswith("tonnage")])
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range({steps}):
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+print("ready", end="")
+{after}
+"""
+
+
+def record(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """As in an image that has torch and not Tonnage: the recorder lies beside the program."""
+    source = with_recorder(Source(files={"train.py": text.encode()}, digest="sha256:0"))
+    for name, content in source.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    command = recorded_command((sys.executable, "train.py", *arguments), inside=True)
+    return subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )  # fmt: skip
+
+
+def test_a_program_runs_as_by_itself_and_its_steps_are_timed(tmp_path: Path) -> None:
+    done = record(tmp_path, TRAINING.format(steps=50, after=""), "--epochs", "3")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout
+    assert list(without_records(lines)) == ["arguments ['--epochs', '3'] ours []", "ready"]
+    seen = find_record(lines, "train.py", "sha256:0")
+    assert seen is not None
+    assert (seen.run_steps, seen.indicators.device, seen.indicators.loader_workers) == (49, "cpu", None)
+    parts = seen.indicators
+    whole = parts.forward_seconds + parts.backward_seconds + parts.optimizer_seconds + parts.idle_seconds
+    assert whole == pytest.approx(parts.step_seconds)
+    assert parts.backward_seconds > 0
+    assert parts.steps == 50 - 10 - 1  # without the warm-up, and the step in which the clock begins
+    assert seen.machine.torch
+
+
+def test_a_program_that_fails_shows_its_own_error_and_keeps_its_code(tmp_path: Path) -> None:
+    done = record(tmp_path, TRAINING.format(steps=20, after='raise ValueError("my own")'))
+    assert done.returncode == 1
+    assert "ValueError: my own" in done.stdout
+    assert "recorder" not in done.stdout.replace(PREFIX, "")
+    assert record(tmp_path, TRAINING.format(steps=1, after="sys.exit(7)")).returncode == 7
+
+
+@pytest.mark.parametrize("text", ["print('no torch')", TRAINING.format(steps=3, after="")])
+def test_a_program_with_few_steps_or_none_has_no_record(tmp_path: Path, text: str) -> None:
+    done = record(tmp_path, text)
+    assert done.returncode == 0
+    assert find_record(done.stdout.splitlines(), "train.py", "sha256:0") is None
+
+
+def test_the_last_record_counts_and_the_program_may_print_empty_lines() -> None:
+    lines = ["a", "", "", f"{PREFIX}{{}}", "b", f"{PREFIX}{{}}", ""]
+    assert list(without_records(lines)) == ["a", "", "b", ""]
+
+
+@pytest.mark.parametrize("text", ["{}", "nothing", json.dumps({"window": {"device": 3}, "whole": {}}), "[" * 100_000])
+def test_a_program_that_prints_what_looks_like_a_record_is_not_believed(text: str) -> None:
+    with pytest.raises(InvalidFile, match=r"makes no sense|lack"):
+        find_record([PREFIX + text], "train.py", "sha256:0")
