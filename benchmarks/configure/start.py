@@ -1,10 +1,11 @@
-"""Time from `tonnage deploy` to the first HTTP answer of the deployed program, with the base image present.
+"""Time from `tonnage deploy label.json` to the first HTTP answer of the deployed program, with the base image present.
 
     python benchmarks/configure/start.py [--engine podman] [--repeats 9] [--image NAME] [--write]
 
-"first" is a program that was never deployed (its image is built in that time), "again" the same one a second time. Both are
-the whole command, a process of its own with all its imports, by the clock; the answer is polled for every 5 ms. Without
---image, an image is made of this Python and its libraries, as the tests do. Everything that was started is removed.
+"first" is a program that was never deployed (its image is built in that time), "again" the same one a second time, with a
+label of its own: each label is deployed once. Both are the whole command, a process of its own with all its imports, which
+verifies the label; by the clock, and the answer is polled for every 5 ms. Without --image, an image is made of this Python
+and its libraries, as the tests do. Everything that was started is removed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import secrets
 import statistics
 import subprocess
 import sys
@@ -25,7 +27,15 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "engines"))
 from rootfs import python_home, write_rootfs
 
+from tonnage.configure import label_json
+from tonnage.configure.configuration import HardwareConfiguration
+from tonnage.configure.label import ImageReference, Label, PredictedTime
+from tonnage.configure.signing import KnownServer, public_key, sign
 from tonnage.engines.ports import free_port
+from tonnage.program.digest import program_digest
+from tonnage.program.program import parse_program
+from tonnage.service.known_servers import add_server
+from tonnage.service.label_program import write_program
 
 BAR_SECONDS = 3.0
 SERVER = """
@@ -58,17 +68,49 @@ def _output(*command: str) -> str:
 
 def tonnage(*arguments: str) -> str:
     command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"tonnage {' '.join(arguments)}: {done.stderr}")
+    return done.stdout.strip()
 
 
-def seconds_to_answer(script: Path, engine: str, image: str) -> float:
-    port = free_port()
-    where = () if engine == "local" else ("--image", image)
+class Labels:
+    """Signed by a server that is known here, and by nobody else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._key = folder, secrets.token_bytes(32)
+        os.environ["TONNAGE_STATE"] = str(folder / "state")
+        os.environ["TONNAGE_SERVERS"] = str(folder / "servers.json")
+        os.environ["TONNAGE_SEEN_LABELS"] = str(folder / "seen.json")
+        add_server(KnownServer(name="benchmark", public_key=public_key(self._key)))
+
+    def make(self, script: Path, image: str) -> Path:
+        program, now, path = parse_program(str(script)), int(time.time()), self._folder / "label.json"
+        label = Label(
+            id=secrets.token_hex(16),
+            server="benchmark",
+            hardware=HardwareConfiguration(
+                node_type="here", gpu="", gpu_count=0, communication="none", pcie_generation=None, pcie_lanes=None,
+                cpu_cores=1, sockets=1, memory_bytes=256 << 20, loader_workers=0, pinned_memory=False,
+            ),
+            image=ImageReference(reference=image or "localhost/none:latest", digest=None),
+            program_digest=program_digest(program),
+            rules_version="benchmark",
+            predicted=PredictedTime(seconds=1.0, low_seconds=1.0, high_seconds=1.0, steps=1),
+            issued_at=now,
+            expires_at=now + 600,
+        )  # fmt: skip
+        path.write_bytes(label_json.dump(sign(label, self._key)))
+        write_program(path, program)
+        return path
+
+
+def seconds_to_answer(label: Path, engine: str) -> float:
+    port = 8000 if engine == "local" else free_port()
     begin = time.perf_counter()
-    ports = f"{port}:8000" if where else "8000:8000"
-    identity = tonnage("deploy", str(script), "--engine", engine, *where, "--memory", "256MiB", "--port", ports)
+    identity = tonnage("deploy", str(label), "--engine", engine, "--port", f"{port}:8000")
     try:
-        wait_for_answer(port if where else 8000)
+        wait_for_answer(port)
         return time.perf_counter() - begin
     finally:
         tonnage("stop", identity, "--remove")
@@ -90,12 +132,11 @@ def wait_for_answer(port: int) -> None:
 def measure(engine: str, image: str, repeats: int) -> list[dict[str, object]]:
     seconds: dict[str, list[float]] = {"first": [], "again": []}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TONNAGE_STATE"] = f"{folder}/state"
+        labels, script = Labels(Path(folder)), Path(folder) / "serve.py"
         for number in range(repeats):
-            script = Path(folder) / "serve.py"
             script.write_text(SERVER.replace("NUMBER", f"{number} {time.time()}"))
             for way in seconds:
-                seconds[way].append(seconds_to_answer(script, engine, image))
+                seconds[way].append(seconds_to_answer(labels.make(script, image), engine))
     return [
         {"engine": engine, "way": way, "seconds": each, "median": statistics.median(each), "worst": max(each)}
         for way, each in seconds.items()

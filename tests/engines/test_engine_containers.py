@@ -20,6 +20,7 @@ from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources,
 from tonnage.engines.bundle import digest_of
 from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.containers import ContainerEngine, DockerEngine, PodmanEngine
+from tonnage.engines.jobs import Hardware, job_of
 from tonnage.engines.names import fresh_name
 from tonnage.engines.ports import free_port
 from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
@@ -233,6 +234,18 @@ def test_variables_are_not_on_the_command_line(podman_engine: PodmanEngine, run:
     )
     assert "s3cr3t" not in podman_engine.plan(job, ContainerOptions()).text
     assert output(podman_engine, run(job)) == ["s3cr3t /usr/bin"]
+
+
+def test_a_recorded_program_runs_as_by_itself(
+    podman_engine: PodmanEngine, run: Callable[..., JobId], tmp_path: Path
+) -> None:
+    """Its recorder comes with it into the image, which has Python and nothing else."""
+    script = tmp_path / "serve.py"
+    script.write_text("import sys\nprint(sys.argv, [n for n in sys.modules if 'tonnage' in n])\nsys.exit(5)\n")
+    job = job_of(Hardware(memory_bytes=1 << 28), script, ["--port", "1"], image=IMAGE, record=True)
+    job_id = run(job)
+    assert output(podman_engine, job_id) == ["['serve.py', '--port', '1'] []"]
+    assert podman_engine.state(job_id).exit_code == 5
 
 
 def test_the_same_program_is_built_once(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:

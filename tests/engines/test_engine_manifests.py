@@ -212,7 +212,7 @@ def test_another_program_or_image_has_another_tag() -> None:
     from dataclasses import replace
 
     source = Source(files={"a.py": b""}, digest=DIGEST)
-    other, more = replace(source, digest="sha256:1"), replace(source, requirements=("numpy",))
+    other, more = replace(source, files={"a.py": b"1"}), replace(source, requirements=("numpy",))
     job = Job(name="x", image="python:3", command=("a",))
     tags = {image_tag(job, each) for each in (source, other, more)} | {
         image_tag(replace(job, image="python:4"), source)

@@ -72,6 +72,23 @@ def test_what_was_measured_stands_beside_what_was_predicted(server: TestClient) 
     assert shown["measurements"][0]["indicators"]["gpu"] == "H200"
 
 
+def test_what_was_measured_is_what_the_next_answer_goes_by(server: TestClient) -> None:
+    def ask() -> Any:
+        return server.post("/v1/configurations", json=body(gpu="RTX 3090")).json()
+
+    first = ask()
+    chosen = first["choice"]["configuration"]["gpu"]
+    measured = {"forward_seconds": 0.3, "backward_seconds": 0.5, "step_seconds": 0.9, "idle_seconds": 0.095}
+    label = first["label"]["label"]["id"]
+    assert first["choice"]["basis"] == "ratio"
+    posted = server.post(f"/v1/labels/{label}/measurements", json=body(gpu=chosen, **measured))
+    assert posted.status_code == 201
+    again = {one["name"]: one for one in ask()["choice"]["considered"]}
+    of_gpu = [one for one in again.values() if one["configuration"] and one["configuration"]["gpu"] == chosen]
+    assert {one["basis"] for one in of_gpu} == {"measured"}
+    assert min(one["step_seconds"] for one in of_gpu) > 0.8
+
+
 def test_indicators_of_another_program_are_no_measurement(server: TestClient) -> None:
     label = server.post("/v1/configurations", json=body()).json()["label"]["label"]["id"]
     answer = server.post(f"/v1/labels/{label}/measurements", json=body(program_digest="sha256:" + "b" * 64))

@@ -88,9 +88,11 @@ class Configurator:
         )
 
     def _seen(self, work: Work) -> dict[str, Indicators]:
-        """What earlier runs of this very program did, by GPU: better than any prediction."""
+        """What earlier runs of this very program did, by GPU: better than any prediction. Of several GPUs together the
+        steps hold their communication as well, which is predicted apart."""
         found = self.book.indicators_of(work.indicators.program_digest)
-        return {gpu: Indicators.from_dict(plain) for gpu, plain in found.items() if gpu}
+        runs = {gpu: Indicators.from_dict(plain) for gpu, plain in found.items() if gpu}
+        return {gpu: run for gpu, run in runs.items() if run.gpu_count == 1}
 
     def measured(self, label: str, indicators: Indicators, machine: Machine, run: Run | None) -> None:
         """Keep what a run with the label did; raises `UsageError` for indicators of another program."""
