@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["estimate", "profile", "recommend"]
+__all__ = ["configure", "deploy", "estimate", "profile", "recommend"]
 
 if TYPE_CHECKING:
     from tonnage.api import estimate, profile, recommend
+    from tonnage.service.configuring import configure
+    from tonnage.service.deployed import deploy
 
 
 def __getattr__(name: str) -> Any:
-    """The verbs are imported on first use: `import tonnage` loads neither numpy nor torch."""
     if name in __all__:
-        from tonnage import api
+        from tonnage.verbs import find_verb
 
-        return getattr(api, name)
+        return find_verb(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

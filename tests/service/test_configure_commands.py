@@ -12,12 +12,12 @@ from placing import EXAMPLE, indicators
 from serving import tonnage
 
 from tonnage.cli.configure_server import configure_server_command
-from tonnage.cli.indicators_of import indicators_from_file
 from tonnage.configure.refusals import Replayed
 from tonnage.engines.ports import free_port
 from tonnage.errors import InvalidFile, UsageError
 from tonnage.program.program import parse_program
 from tonnage.service.client import Client
+from tonnage.service.indicators_of import indicators_from_file
 from tonnage.service.known_servers import known_servers
 from tonnage.service.labels import claimed
 from tonnage.service.seen_labels import SeenLabels

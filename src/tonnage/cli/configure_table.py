@@ -24,8 +24,6 @@ def print_answer(label: Label, answer: ConfigurationAnswer) -> None:
     for reason in answer.choice.reasons:
         console.print(f"  {_safe(reason)}", soft_wrap=True)
     console.print(_table(answer.choice))
-    for warning in answer.warnings:
-        print(f"warning: {printable(warning)}", file=sys.stderr)
 
 
 def _safe(text: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tonnage.engines.base import Engine, EngineOptions, Job, JobStatus, Mount
     from tonnage.engines.deploying import Deployment
-    from tonnage.engines.jobs import Hardware, Surroundings
+    from tonnage.engines.jobs import Surroundings
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -49,28 +49,34 @@ def deploy_command(
 
     With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
     """
-    from tonnage.cli.deploy_label import is_label, job_of_label, refuse_contradictions
-    from tonnage.engines.jobs import job_of
+    from tonnage.cli.deploy_label import refuse_contradictions
+    from tonnage.engines.jobs import check_image, check_script, hardware_of, job_of
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
+    from tonnage.service.label_program import is_label
 
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option or [])
     surroundings = _surroundings(port or [], mount or [], env or [], replicas, pids, numa_node, shared_memory)
     finish = partial(_finish, chosen, options, dry_run, wait, timeout, as_json)
     if is_label(program):
+        from tonnage.service.label_jobs import job_of_label
+
         refuse_contradictions(
             program, image=image, cpus=cpus, memory=memory, gpus=gpus, gpu=gpu, folder=folder,
             requirements=requirements, arguments=arguments,
         )  # fmt: skip
         with job_of_label(program, engine, name, surroundings, only_look=dry_run) as job:
             after = finish(job)
+        if engine == "local":
+            print("note: a local process does not use the label's image", file=sys.stderr)
         return after()
-    _check_program(program)
-    _check_image(engine, image)
+    check_script(program)
+    check_image(engine, image)
+    hardware = hardware_of(cpus or 1.0, _bytes("--memory", memory or "4GiB"), gpus, gpu)
     job = job_of(
-        _hardware(cpus or 1.0, memory or "4GiB", gpus, gpu), program, arguments or [], image=image, name=name,
-        folder=folder, requirements=requirements, surroundings=surroundings,
+        hardware, program, arguments or [], image=image, name=name, folder=folder,
+        requirements=requirements, surroundings=surroundings,
     )  # fmt: skip
     return finish(job)()
 
@@ -87,34 +93,7 @@ def _finish(
     return partial(_report, deploy(job, engine, options), engine, wait, timeout, as_json)
 
 
-def _check_program(program: Path) -> None:
-    from tonnage.errors import UsageError
-
-    if program.suffix in (".yaml", ".onnx", ".trace"):
-        raise UsageError(f"{program} is no script", "name the Python program that shall run")
-
-
-def _check_image(engine: str, image: str) -> None:
-    from tonnage.errors import UsageError
-
-    if engine == "local" and image:
-        raise UsageError("local processes have no image", "leave --image out, or choose another --engine")
-    if engine != "local" and not image:
-        raise UsageError(
-            f"{engine} needs an image for the program", "for example: --image docker.io/pytorch/pytorch:latest"
-        )
-
-
 # -- what the user has typed ----------------------------------------------------------------------------------------------
-
-
-def _hardware(cpus: float, memory: str, gpus: int | None, gpu: str) -> Hardware:
-    from tonnage.engines.jobs import Hardware
-    from tonnage.hardware.catalogue import find_gpu
-
-    model = find_gpu(gpu).name if gpu else ""
-    count = (1 if gpu else 0) if gpus is None else gpus
-    return Hardware(gpu=model, gpu_count=count, cpu_cores=cpus, memory_bytes=_bytes("--memory", memory))
 
 
 def _surroundings(

@@ -15,6 +15,7 @@ from tonnage.engines.host import Host
 from tonnage.engines.names import fresh_name
 from tonnage.engines.recording import recorded_command, with_recorder
 from tonnage.errors import NotFound, UsageError
+from tonnage.hardware.catalogue import find_gpu
 from tonnage.units import MIB
 
 PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
@@ -152,6 +153,27 @@ def _hints(configuration: Configuration) -> dict[str, str]:
     if configuration.pinned_memory:
         hints["TONNAGE_PINNED_MEMORY"] = "1"
     return hints
+
+
+def hardware_of(cpu_cores: float, memory_bytes: int, gpu_count: int | None, gpu: str) -> Hardware:
+    """A GPU that is named and not counted is one GPU."""
+    model = find_gpu(gpu).name if gpu else ""
+    count = (1 if gpu else 0) if gpu_count is None else gpu_count
+    return Hardware(gpu=model, gpu_count=count, cpu_cores=cpu_cores, memory_bytes=memory_bytes)
+
+
+def check_script(program: Path) -> None:
+    if program.suffix in (".yaml", ".onnx", ".trace"):
+        raise UsageError(f"{program} is no script", "name the Python program that shall run")
+
+
+def check_image(engine: str, image: str) -> None:
+    if engine == "local" and image:
+        raise UsageError("local processes have no image", "leave the image out, or choose another engine")
+    if engine != "local" and not image:
+        raise UsageError(
+            f"{engine} needs an image for the program", "for example: --image docker.io/pytorch/pytorch:latest"
+        )
 
 
 def _check(program: Path, arguments: Sequence[str]) -> None:

@@ -15,6 +15,11 @@ from tonnage.program.program import Program, parse_program
 _MOST_BYTES = 1 << 20
 
 
+def is_label(program: Path) -> bool:
+    """What is deployed is a script or a label; scripts have another ending."""
+    return program.suffix == ".json"
+
+
 def program_path(label: Path) -> Path:
     """`label.json.program` for `label.json`."""
     return label.with_name(label.name + ".program")

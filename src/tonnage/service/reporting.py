@@ -23,11 +23,14 @@ _LABEL, _SERVER, _DIGEST = (PREFIX + name for name in ("id", "server", "program_
 def report_run(
     deployment: Deployment, engine: Engine, status: JobStatus, deployments: Deployments
 ) -> Mapping[str, Any]:
-    """Tell the server, and keep what was told beside the deployment; nothing where the program made no steps.
+    """Tell the server of a run that is over, and keep what was told beside the deployment; once, and returned again.
 
-    Raises `Unreachable` where the server does not answer: then it may be tried again. What cannot become better, such as a
-    server that does not want to know, is kept as the report's `problem`.
+    Nothing is told of what no server has configured, or is not over. Raises `Unreachable` where the server does not
+    answer: then it may be tried again. What cannot become better, such as a server that does not want to know, is kept
+    as the report's `problem`.
     """
+    if deployment.report or _LABEL not in deployment.labels or not status.state.is_over:
+        return deployment.report
     try:
         report = _told(deployment, engine, status)
     except (Unreachable, NotFound):

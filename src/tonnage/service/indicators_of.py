@@ -1,4 +1,4 @@
-"""Where `tonnage configure` has the indicators of a program from: a run, a file, or the Estimate."""
+"""Where a request for a configuration has the indicators of a program from: a run, a file, or the Estimate."""
 
 from __future__ import annotations
 

@@ -1,0 +1,34 @@
+"""The job of a label: what a server has signed, deployed once, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tonnage.configure.label_annotations import to_annotations
+from tonnage.engines.base import Job
+from tonnage.engines.host import read_host
+from tonnage.engines.jobs import NOTHING_MORE, Surroundings, job_of
+from tonnage.errors import UsageError
+from tonnage.service.label_program import read_program
+from tonnage.service.labels import claimed, looked_at, read_label
+
+
+@contextmanager
+def job_of_label(
+    path: Path, engine: str, name: str = "", surroundings: Surroundings = NOTHING_MORE, *, only_look: bool = False
+) -> Iterator[Job]:
+    """Of a verified label. It is used up unless the body fails, or only wants to look. Steps of the program are timed."""
+    program = read_program(path)
+    if program.kind != "script":
+        raise UsageError(f"{path} is for {program.name}, which is no script", "engines run scripts")
+    with (looked_at if only_look else claimed)(path, program) as label:
+        annotations = to_annotations(read_label(path))
+        yield job_of(
+            label.hardware, Path(program.target), program.arguments, name=name,
+            image="" if engine == "local" else label.image.pinned,
+            surroundings=replace(surroundings, labels={**surroundings.labels, **annotations}),
+            host=None if engine == "kubernetes" else read_host(), record=True,
+        )  # fmt: skip
