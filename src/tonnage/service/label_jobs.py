@@ -21,14 +21,15 @@ def job_of_label(
     path: Path, engine: str, name: str = "", surroundings: Surroundings = NOTHING_MORE, *, only_look: bool = False
 ) -> Iterator[Job]:
     """Of a verified label. It is used up unless the body fails, or only wants to look. Steps of the program are timed."""
-    program = read_program(path)
+    signed, program = read_label(path), read_program(path)
     if program.kind != "script":
         raise UsageError(f"{path} is for {program.name}, which is no script", "engines run scripts")
     with (looked_at if only_look else claimed)(path, program) as label:
-        annotations = to_annotations(read_label(path))
+        if label != signed.label:
+            raise UsageError(f"{path} was replaced while it was read", "try again")
         yield job_of(
             label.hardware, Path(program.target), program.arguments, name=name,
             image="" if engine == "local" else label.image.pinned,
-            surroundings=replace(surroundings, labels={**surroundings.labels, **annotations}),
+            surroundings=replace(surroundings, labels={**surroundings.labels, **to_annotations(signed)}),
             host=None if engine == "kubernetes" else read_host(), record=True,
         )  # fmt: skip
