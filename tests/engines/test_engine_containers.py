@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from contract import PROGRAMS, EngineContract, is_over, wait_for
 from rootfs import IMAGE
 
@@ -20,10 +21,11 @@ from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources,
 from tonnage.engines.bundle import digest_of
 from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.containers import ContainerEngine, DockerEngine, PodmanEngine
-from tonnage.engines.jobs import Hardware, job_of
+from tonnage.engines.jobs import DIGEST_LABEL, Hardware, Surroundings, job_of
 from tonnage.engines.names import fresh_name
 from tonnage.engines.ports import free_port
 from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
+from tonnage.profile.recorded import find_record, without_records
 
 MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("image")
@@ -246,6 +248,34 @@ def test_a_recorded_program_runs_as_by_itself(
     job_id = run(job)
     assert output(podman_engine, job_id) == ["['serve.py', '--port', '1'] []"]
     assert podman_engine.state(job_id).exit_code == 5
+
+
+def test_the_steps_of_a_recorded_program_are_in_its_output(
+    podman_engine: PodmanEngine, run: Callable[..., JobId], tmp_path: Path
+) -> None:
+    """With the torch of this machine, since no image that has one can be fetched."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(40):\n    model(torch.ones(4, 8)).sum().backward()\n    optimizer.step()\nprint('trained')\n"
+    )
+    packages, libraries = str(Path(torch.__file__).parents[1]), str(Path(libstdcxx()).parent)
+    surroundings = Surroundings(
+        environment={"PYTHONPATH": "/packages", "LD_LIBRARY_PATH": "/libraries"}, labels={},
+        mounts=(Mount(source=packages, target="/packages"), Mount(source=libraries, target="/libraries")),
+    )  # fmt: skip
+    job = job_of(Hardware(memory_bytes=1 << 30), script, image=IMAGE, surroundings=surroundings, record=True)
+    lines = output(podman_engine, run(job))
+    assert list(without_records(lines))[-1:] == ["trained"], lines
+    record = find_record(lines, "train.py", job.labels[DIGEST_LABEL])
+    assert record is not None
+    assert (record.run_steps, record.indicators.steps) == (39, 29)
+
+
+def libstdcxx() -> str:
+    """Where this machine's own C++ library is."""
+    found = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    return next(line.split()[-1] for line in found.splitlines() if "libstdc++.so.6" in line)
 
 
 def test_the_same_program_is_built_once(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
