@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 # `between` is what lies behind backward and in front of the optimizer or of the next call, such as clipping.
 PHASES = ("forward", "backward", "between", "optimizer")
+CORES = 4
 
 
 class Sleep:
@@ -198,6 +199,9 @@ class Roots:
 
 def main() -> None:
     path, program, *arguments = sys.argv[1:]
+    if hasattr(os, "sched_setaffinity"):
+        # Both runs of a program on the same cores: they never work at the same time, and cores differ in speed.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     clock = HandClock(connection.makefile("rw"))

@@ -26,8 +26,8 @@ from tonnage.program.program import parse_program
 Row = dict[str, float]
 WARM = 20
 STEPS = 10  # under the profiler
-BLOCKS = 6  # before the window, and as many behind it
-BLOCK_SECONDS = 0.3
+BLOCKS = 10  # before the window, and as many behind it
+BLOCK_SECONDS = 0.25
 _SETTLED = 2  # steps at the beginning of a block, in which the device fills again
 
 
