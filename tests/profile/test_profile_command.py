@@ -156,6 +156,62 @@ def test_ctrl_c_ends_the_program_as_well(tmp_path: Path) -> None:
     assert left_behind() == []
 
 
+BEHIND = """
+import time
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("mine to end")
+    {then}
+"""
+
+
+@pytest.mark.parametrize("then", ["raise", ""], ids=["and fails by it", "and ends well"])
+def test_ctrl_c_behind_the_window_ends_the_program_and_keeps_the_report(tmp_path: Path, then: str) -> None:
+    write(tmp_path, STEP.format(steps=20, after="") + BEHIND.format(then=then))
+    process = subprocess.Popen(
+        [*MAIN, "train.py", "--keep-running", *SHORT, "--trace", "t.json", "--folded", "f.folded"], cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells make background jobs ignore it
+    )  # fmt: skip
+    while process.poll() is None and not (tmp_path / "t.json").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate(timeout=30)
+    assert (process.returncode, "a step takes" in printed, "mine to end" in said) == (130, True, True), said
+    assert (tmp_path / "f.folded").read_text()
+    assert "tonnage/profile" not in said  # no frames of ours in its traceback
+    assert left_behind() == []
+
+
+def test_a_program_that_ignores_ctrl_c_is_killed_by_the_second_and_the_third_is_ours() -> None:
+    from tonnage.profile.interrupts import interrupts_go_to
+
+    sent: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with interrupts_go_to(sent.append):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sent == [signal.SIGINT, signal.SIGKILL]
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+    from tonnage.profile.interrupts import interrupts_go_to
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_go_to(lambda number: pytest.fail("it was handed on")):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -73,10 +73,10 @@ class Child:
         except SystemExit as end:
             self._failed = end.code not in (None, 0)
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             self._failed = True
             _show(error)
-            sys.exit(1)
+            sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
     def _track(self) -> None:
         from tonnage.profile.tracker import Tracker
@@ -103,7 +103,7 @@ def run_script(target: str) -> None:
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
 
 
-def _show(error: Exception) -> None:
+def _show(error: BaseException) -> None:
     """The program's own traceback, without the frames that lead to it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
