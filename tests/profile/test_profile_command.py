@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import time
+import tomllib
 from pathlib import Path
 
 import psutil
 import pytest
 from kineto import training_trace
 from profiled_programs import BY_HAND, CLOSURE, INFERENCE, MAIN, SHORT, TRAINING, TWO_OPTIMIZERS, WORKERS, run, write
+
+from tonnage.profile import python_stacks
 
 PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
 STEP = """
@@ -249,8 +252,29 @@ def test_without_torch_it_says_so(tmp_path: Path) -> None:
     assert (done.returncode, "needs torch" in done.stderr) == (1, True), done.stderr
 
 
-def test_without_py_spy_stacks_are_those_of_modules(tmp_path: Path) -> None:
-    from tonnage.profile import python_stacks
-
+def test_without_py_spy_stacks_are_those_of_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_stacks, "find_py_spy", lambda: None)
     stacks, note = python_stacks.sample(0, tmp_path / "none", seconds=1)
     assert (stacks, "stacks are those of modules" in note) == ((), True)
+    assert "pip install 'tonnage[profile]'" in note
+
+
+def test_py_spy_has_an_extra_that_all_holds_and_a_pin() -> None:
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["profile"][0].startswith("py-spy")
+    assert "profile" in extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    assert "\npy-spy==" in (root / "constraints.txt").read_text()
+
+
+def test_stacks_are_those_of_python_where_py_spy_may_look(tmp_path: Path) -> None:
+    if python_stacks.find_py_spy() is None:
+        pytest.skip("NO PY-SPY: Python's stacks are not sampled; pip install 'tonnage[profile]'")
+    write(tmp_path, STEP.format(steps=10**9, after=""))
+    done = run(tmp_path, "train.py", "--stacks", "python", "--json", "--folded", "f.folded", *SHORT)
+    notes = json.loads(done.stdout)["notes"]
+    if any("py-spy failed" in note for note in notes):
+        pytest.skip(f"PY-SPY MAY NOT LOOK HERE: {notes}")
+    folded = (tmp_path / "f.folded").read_text()
+    assert "<module> (train.py:" in folded
+    assert "tonnage/profile" not in folded
