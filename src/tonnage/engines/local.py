@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
 from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
-from tonnage.engines.following import follow_file
 from tonnage.engines.host import Host, check_fits, read_host
+from tonnage.engines.log_parts import read_log
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
-from tonnage.engines.supervisor import JOB, LOG, STATE, end_children
+from tonnage.engines.supervisor import JOB, STATE, end_children
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
@@ -39,6 +39,7 @@ class LocalOptions(EngineOptions):
     """How local processes are treated."""
 
     grace_seconds: float = 10.0  # from SIGTERM to SIGKILL
+    log_bytes: int = 64 << 20  # of what a job prints; the first third and at least the last third are kept
 
 
 class LocalEngine:
@@ -106,7 +107,7 @@ class LocalEngine:
 
     def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:
         self._read(job_id)
-        return follow_file(self.folder / job_id / LOG, lambda: follow and not self.state(job_id).state.is_over)
+        return read_log(self.folder / job_id, lambda: follow and not self.state(job_id).state.is_over)
 
     def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]:
         for folder in sorted(self.folder.iterdir()):
@@ -131,6 +132,7 @@ class LocalEngine:
             "memory_bytes": job.resources.memory_bytes,
             "pids": job.resources.pids,
             "grace_seconds": options.grace_seconds,
+            "log_bytes": options.log_bytes,
         }
 
     def _gpu_environment(self, resources: Resources) -> dict[str, str]:
