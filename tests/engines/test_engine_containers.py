@@ -193,6 +193,21 @@ def test_a_gpu_comes_by_cdi(podman_engine: PodmanEngine, run: Callable[..., JobI
     assert output(podman_engine, run(python(program, resources=resources), cdi_kind=fake_gpu)) == ["True here"]
 
 
+def test_a_gpu_is_not_given_to_a_second_container(
+    podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpu: str
+) -> None:
+    resources = Resources(memory_bytes=128 * MIB, gpu_count=1)
+    first = run(python(PROGRAMS["sleep"], resources=resources), cdi_kind=fake_gpu)
+    assert (f"{fake_gpu}=0", first) in podman_engine.held_gpus()
+    before = containers()
+    with pytest.raises(DoesNotFit, match="1 GPUs are wanted, this machine has 1, none of them free") as caught:
+        run(python("", resources=resources), cdi_kind=fake_gpu)
+    assert caught.value.hint.startswith(f"{first} holds {fake_gpu}=0;")
+    assert containers() == before
+    podman_engine.cancel(first)
+    run(python("", resources=resources), cdi_kind=fake_gpu)
+
+
 def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpu: str) -> None:
     job = python("", resources=Resources(gpu_count=2))
     with pytest.raises(DoesNotFit, match="2 GPUs are wanted, this machine has 1"):
