@@ -1,6 +1,6 @@
 """Writes docs/reference/accuracy-profile.md from the rows of measure.py.
 
-    python benchmarks/profile/page.py benchmarks/profile/results/h200-DATE.jsonl [--write]
+python benchmarks/profile/page.py benchmarks/profile/results/h200-DATE.jsonl [--write]
 """
 
 import argparse

@@ -107,6 +107,9 @@ class TestDocker(EngineContract):
     def job(self, program: str) -> Job:
         return python(PROGRAMS[program])
 
+    def test_a_build_that_fails_leaves_no_image(self, engine: ContainerEngine) -> None:
+        build_in_vain(engine)
+
 
 # -- limits, read back inside the container -------------------------------------------------------------------------------
 
@@ -191,6 +194,21 @@ def test_a_gpu_comes_by_cdi(podman_engine: PodmanEngine, run: Callable[..., JobI
     program = "import os, stat; print(stat.S_ISCHR(os.stat('/dev/fake-gpu-0').st_mode), os.environ['FAKE_GPU'])"
     resources = Resources(memory_bytes=128 * MIB, gpu_count=1)
     assert output(podman_engine, run(python(program, resources=resources), cdi_kind=fake_gpu)) == ["True here"]
+
+
+def test_a_gpu_is_not_given_to_a_second_container(
+    podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpu: str
+) -> None:
+    resources = Resources(memory_bytes=128 * MIB, gpu_count=1)
+    first = run(python(PROGRAMS["sleep"], resources=resources), cdi_kind=fake_gpu)
+    assert (f"{fake_gpu}=0", first) in podman_engine.held_gpus()
+    before = containers()
+    with pytest.raises(DoesNotFit, match="1 GPUs are wanted, this machine has 1, none of them free") as caught:
+        run(python("", resources=resources), cdi_kind=fake_gpu)
+    assert caught.value.hint.startswith(f"{first} holds {fake_gpu}=0;")
+    assert containers() == before
+    podman_engine.cancel(first)
+    run(python("", resources=resources), cdi_kind=fake_gpu)
 
 
 def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpu: str) -> None:
@@ -316,6 +334,43 @@ def test_bad_input_leaves_no_container(
     with pytest.raises(error, match=words):
         podman_engine.submit(podman_engine.plan(python("", **more), ContainerOptions()))
     assert containers() == before
+
+
+def test_a_build_that_fails_leaves_no_image(podman_engine: PodmanEngine) -> None:
+    build_in_vain(podman_engine)
+
+
+def build_in_vain(engine: ContainerEngine) -> None:
+    before = images("/requirements.txt")
+    job = python("", source=Source(files={}, digest="", requirements=(f"no-such-package-{time.time()}",)))
+    with pytest.raises(TonnageError, match="pip"):
+        engine.submit(engine.plan(job, ContainerOptions()))
+    assert images("/requirements.txt") == before
+
+
+def images(file: str) -> set[str]:
+    """Those that a step put this file into; other tests build at the same time."""
+    listed = set(podman("images", "--all", "--quiet", "--no-trunc").split())
+    return {image for image in listed if f" in {file} " in podman("history", "--no-trunc", image)}
+
+
+def podman(*arguments: str) -> str:
+    return subprocess.run(["podman", *arguments], capture_output=True, text=True, check=False).stdout
+
+
+def test_steps_that_were_there_before_a_build_stay(podman_engine: PodmanEngine, tmp_path: Path) -> None:
+    tag = f"localhost/{fresh_name('tonnage-test')}"
+    recipe = f"FROM {IMAGE}\nCOPY data /{tag[10:]}\n"
+    (tmp_path / "data").write_text("data")
+    (tmp_path / "Containerfile").write_text(recipe)
+    podman_engine.client.build(str(tmp_path), tag, [], one_layer=False)
+    before = images(f"/{tag[10:]}")
+    (tmp_path / "Containerfile").write_text(recipe + 'RUN ["python3", "-c", "1 / 0"]\n')
+    with pytest.raises(TonnageError, match="ZeroDivisionError"):
+        podman_engine.client.build(str(tmp_path), "localhost/none", [], one_layer=False)
+    assert len(before) == 1
+    assert images(f"/{tag[10:]}") == before
+    podman("rmi", tag)
 
 
 def test_a_taken_port_leaves_no_container(podman_engine: PodmanEngine, monkeypatch: pytest.MonkeyPatch) -> None:

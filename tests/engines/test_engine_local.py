@@ -17,6 +17,7 @@ from tonnage.engines.base import Engine, EngineOptions, Job, JobId, JobState, Mo
 from tonnage.engines.cgroups import create_group
 from tonnage.engines.host import Host, HostGpu
 from tonnage.engines.local import LocalEngine, LocalOptions
+from tonnage.engines.log_parts import LogWriter, read_log
 from tonnage.engines.ports import free_port
 from tonnage.engines.processes import birth, is_same, kill_group
 from tonnage.engines.supervisor import STATE
@@ -108,6 +109,7 @@ def test_a_number_that_was_used_again_is_not_killed(local: LocalEngine) -> None:
 
 def test_a_job_without_its_supervisor_can_still_be_stopped(local: LocalEngine) -> None:
     job_id = submit(local, python(PROGRAMS["sleep"]))
+    assert next(local.logs(job_id, follow=True)) == "asleep"  # later, nobody would take in what it prints
     state = json.loads((local.folder / job_id / STATE).read_text())
     assert kill_group(state["supervisor"], state["supervisor_birth"])
     wait_for(local, job_id, lambda status: "supervisor is gone" in status.reason)
@@ -164,6 +166,50 @@ def test_a_command_that_is_not_there_leaves_nothing(local: LocalEngine) -> None:
     with pytest.raises(NotFound, match="no-such-program"):
         submit(local, Job(name="x", command=("/no-such-program",)))
     assert list(local.folder.iterdir()) == []
+
+
+PRINT = "for number in range({lines}): print(f'line {{number:05}} of a log')\n"  # 20 bytes a line
+
+
+def test_of_a_long_log_the_beginning_and_the_end_are_kept(local: LocalEngine) -> None:
+    job_id = submit(local, python(PRINT.format(lines=10_000)), LocalOptions(log_bytes=3000))
+    wait_for(local, job_id, is_over)
+    lines = list(local.logs(job_id))
+    (notice,) = (number for number, line in enumerate(lines) if line.startswith("[tonnage:"))
+    assert lines[:notice] == [f"line {number:05} of a log" for number in range(50)]
+    assert lines[notice] == "[tonnage: 192 KiB of output were dropped here]"
+    assert lines[notice + 1 :] == [f"line {number:05} of a log" for number in range(9_900, 10_000)]
+    assert sum(path.stat().st_size for path in (local.folder / job_id).glob("output*")) == 3000
+
+
+def test_following_goes_on_where_the_log_begins_a_new_part(local: LocalEngine, tmp_path: Path) -> None:
+    wait = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)\n"
+    path = str(tmp_path / "go-on")
+    program = "print('first', flush=True)\n" + wait.format(path=path) + PRINT.format(lines=100)
+    job_id = submit(local, python(program), LocalOptions(log_bytes=3000))
+    lines = local.logs(job_id, follow=True)
+    assert next(lines) == "first"
+    Path(path).touch()
+    assert list(lines) == [f"line {number:05} of a log" for number in range(100)]
+    assert (local.folder / job_id / "output.2.log").exists()
+
+
+def test_whoever_follows_too_slowly_is_told_what_is_missing(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, 30)
+    writer.write(b"0 first\n")
+    lines = read_log(tmp_path, lambda: False)
+    assert next(lines) == "0 first"
+    for number in range(1, 10):
+        writer.write(b"%d in all\n" % number)
+    writer.finish()
+    assert list(lines) == ["1 ", "[tonnage: 60 B of output were dropped here]", "", "8 in all", "9 in all"]
+
+
+def test_letters_of_several_bytes_are_read_whole_across_parts(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, 9)
+    writer.write("ääää\n".encode())
+    writer.finish()
+    assert list(read_log(tmp_path, lambda: False)) == ["ääää"]
 
 
 def test_variables_are_not_written_to_a_file(local: LocalEngine) -> None:

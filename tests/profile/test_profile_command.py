@@ -7,12 +7,15 @@ import signal
 import socket
 import subprocess
 import time
+import tomllib
 from pathlib import Path
 
 import psutil
 import pytest
 from kineto import training_trace
 from profiled_programs import BY_HAND, CLOSURE, INFERENCE, MAIN, SHORT, TRAINING, TWO_OPTIMIZERS, WORKERS, run, write
+
+from tonnage.profile import python_stacks
 
 PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
 STEP = """
@@ -156,6 +159,62 @@ def test_ctrl_c_ends_the_program_as_well(tmp_path: Path) -> None:
     assert left_behind() == []
 
 
+BEHIND = """
+import time
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("mine to end")
+    {then}
+"""
+
+
+@pytest.mark.parametrize("then", ["raise", ""], ids=["and fails by it", "and ends well"])
+def test_ctrl_c_behind_the_window_ends_the_program_and_keeps_the_report(tmp_path: Path, then: str) -> None:
+    write(tmp_path, STEP.format(steps=20, after="") + BEHIND.format(then=then))
+    process = subprocess.Popen(
+        [*MAIN, "train.py", "--keep-running", *SHORT, "--trace", "t.json", "--folded", "f.folded"], cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells make background jobs ignore it
+    )  # fmt: skip
+    while process.poll() is None and not (tmp_path / "t.json").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate(timeout=30)
+    assert (process.returncode, "a step takes" in printed, "mine to end" in said) == (130, True, True), said
+    assert (tmp_path / "f.folded").read_text()
+    assert "tonnage/profile" not in said  # no frames of ours in its traceback
+    assert left_behind() == []
+
+
+def test_a_program_that_ignores_ctrl_c_is_killed_by_the_second_and_the_third_is_ours() -> None:
+    from tonnage.profile.interrupts import interrupts_go_to
+
+    sent: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with interrupts_go_to(sent.append):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sent == [signal.SIGINT, signal.SIGKILL]
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+    from tonnage.profile.interrupts import interrupts_go_to
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_go_to(lambda number: pytest.fail("it was handed on")):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -193,8 +252,29 @@ def test_without_torch_it_says_so(tmp_path: Path) -> None:
     assert (done.returncode, "needs torch" in done.stderr) == (1, True), done.stderr
 
 
-def test_without_py_spy_stacks_are_those_of_modules(tmp_path: Path) -> None:
-    from tonnage.profile import python_stacks
-
+def test_without_py_spy_stacks_are_those_of_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_stacks, "find_py_spy", lambda: None)
     stacks, note = python_stacks.sample(0, tmp_path / "none", seconds=1)
     assert (stacks, "stacks are those of modules" in note) == ((), True)
+    assert "pip install 'tonnage[profile]'" in note
+
+
+def test_py_spy_has_an_extra_that_all_holds_and_a_pin() -> None:
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["profile"][0].startswith("py-spy")
+    assert "profile" in extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    assert "\npy-spy==" in (root / "constraints.txt").read_text()
+
+
+def test_stacks_are_those_of_python_where_py_spy_may_look(tmp_path: Path) -> None:
+    if python_stacks.find_py_spy() is None:
+        pytest.skip("NO PY-SPY: Python's stacks are not sampled; pip install 'tonnage[profile]'")
+    write(tmp_path, STEP.format(steps=10**9, after=""))
+    done = run(tmp_path, "train.py", "--stacks", "python", "--json", "--folded", "f.folded", *SHORT)
+    notes = json.loads(done.stdout)["notes"]
+    if any("py-spy failed" in note for note in notes):
+        pytest.skip(f"PY-SPY MAY NOT LOOK HERE: {notes}")
+    folded = (tmp_path / "f.folded").read_text()
+    assert "<module> (train.py:" in folded
+    assert "tonnage/profile" not in folded

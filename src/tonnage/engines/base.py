@@ -153,3 +153,10 @@ class Removes(Protocol):
     """An engine that keeps what a job left behind (its log, its container) until it is told to forget it."""
 
     def remove(self, job_id: JobId) -> None: ...
+
+
+@runtime_checkable
+class HoldsGpus(Protocol):
+    """An engine whose jobs use GPUs of this machine, called as the Container Device Interface does: nvidia.com/gpu=0."""
+
+    def held_gpus(self) -> Iterator[tuple[str, JobId]]: ...  # of jobs that are not over

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tonnage.engines.base import EngineOptions, Job, Resources
+from tonnage.engines.base import EngineOptions, Job, JobId, Resources
+from tonnage.engines.free_gpus import GPU_KIND, choose_free
 from tonnage.engines.host import Host, format_cores
 from tonnage.engines.ports import LOOPBACK
 from tonnage.errors import DoesNotFit
 
-OWN_LABEL = "tonnage.name"
+OWN_LABEL, GPUS_LABEL = "tonnage.name", "tonnage.gpus"
 # Values go through the client's environment, since everybody can read a command line; these it would take for itself.
 _CLIENTS_OWN = re.compile(
     r"PATH|HOME|USER|TMPDIR|LANG|(LD|LC|DOCKER|BUILD\w*|CONTAINERS?|REGISTRY|XDG)_\w+|\w+_(PROXY|proxy)"
@@ -23,21 +24,21 @@ class ContainerOptions(EngineOptions):
     """How containers are treated."""
 
     user: str = "65534:65534"  # nobody; a folder that the job writes to must belong to this user
-    cdi_kind: str = "nvidia.com/gpu"
-    devices: str = ""  # names of CDI devices, separated by commas; else the first that fit
+    cdi_kind: str = GPU_KIND
+    devices: str = ""  # names of CDI devices, separated by commas, whoever holds them; else the first that are free
     network: str = ""  # as the client calls it; "" for its own default
     tmp_bytes: int = 1 << 30  # of /tmp, the only place that can be written to; counts as the job's memory
     grace_seconds: int = 10  # from SIGTERM to SIGKILL
 
 
-def create_arguments(job: Job, options: ContainerOptions, host: Host, cdi: Sequence[str], image: str) -> list[str]:
-    """Everything after the client's name."""
+def create_arguments(job: Job, options: ContainerOptions, host: Host, gpus: Sequence[str], image: str) -> list[str]:
+    """Everything after the client's name. The GPUs are those that `choose_gpus` has found."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
         *_limits(job.resources, host),
         *_protection(options),
-        *_devices(job.resources, options, host, cdi),
-        *_surroundings(job, options),
+        *(f"--device={gpu}" for gpu in gpus),
+        *_surroundings(job, options, gpus),
         image, *job.command,
     ]  # fmt: skip
 
@@ -68,27 +69,29 @@ def _protection(options: ContainerOptions) -> Iterator[str]:
         yield f"--user={options.user}"
 
 
-def _devices(resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str]) -> Iterator[str]:
-    for name in _chosen(resources, options, host, cdi):
-        yield f"--device={options.cdi_kind}={name}"
-
-
-def _chosen(resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str]) -> list[str]:
-    """Those that the user names; else the first of the right model; else the first that CDI knows."""
+def choose_gpus(
+    resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
+) -> list[str]:
+    """Those that the user names; else free ones of the right model; else free ones that CDI knows."""
     wanted = resources.gpu_count
     if options.devices:
         named = options.devices.split(",")
         if wanted not in (0, len(named)):
             raise DoesNotFit(f"{wanted} GPUs are wanted, but {len(named)} devices are named: {options.devices}")
-        return named
+        return [f"{options.cdi_kind}={name}" for name in named]
     if wanted == 0:
         return []
     matching = [str(gpu.index) for gpu in host.matching_gpus(resources.gpu)]
-    available = [name for name in matching if name in cdi or not cdi] if host.gpus else list(cdi)
+    available = [name for name in matching if name in cdi or not cdi] if host.gpus else _once_each(cdi)
     if len(available) < wanted:
         kind = f"{resources.gpu} GPUs" if resources.gpu else "GPUs"
         raise DoesNotFit(f"{wanted} {kind} are wanted, this machine has {len(available)}", _hint(options, cdi))
-    return available[:wanted]
+    return choose_free(wanted, [f"{options.cdi_kind}={name}" for name in available], holders, resources.gpu)
+
+
+def _once_each(cdi: Sequence[str]) -> list[str]:
+    """nvidia-ctk names a GPU by its number and by its UUID, which would be the same one twice."""
+    return [name for name in cdi if not name.startswith(("GPU-", "MIG-"))] or list(cdi)
 
 
 def _hint(options: ContainerOptions, cdi: Sequence[str]) -> str:
@@ -97,7 +100,7 @@ def _hint(options: ContainerOptions, cdi: Sequence[str]) -> str:
     return f"no CDI file in /etc/cdi names a device {options.cdi_kind}; make it with nvidia-ctk cdi generate"
 
 
-def _surroundings(job: Job, options: ContainerOptions) -> Iterator[str]:
+def _surroundings(job: Job, options: ContainerOptions, gpus: Sequence[str]) -> Iterator[str]:
     if options.network:
         yield f"--network={options.network}"
     for host_port, job_port in job.ports:
@@ -109,5 +112,6 @@ def _surroundings(job: Job, options: ContainerOptions) -> Iterator[str]:
         yield f"--env={key}={value}" if _CLIENTS_OWN.fullmatch(key) else f"--env={key}"
     if job.workdir:
         yield f"--workdir={job.workdir}"
-    for key, value in sorted({OWN_LABEL: job.name, **job.labels}.items()):
+    own = {OWN_LABEL: job.name} | ({GPUS_LABEL: ",".join(gpus)} if gpus else {})
+    for key, value in sorted((own | dict(job.labels)).items()):
         yield f"--label={key}={value}"

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,9 +110,26 @@ class Client:
         marks = [word for label in labels for word in ("--label", label)]
         marks += self.dialect.build_one_layer if one_layer else ()
         arguments = ["build", "--force-rm", *self.dialect.build, *marks, "--tag", tag]
+        known = set() if one_layer else self._image_ids()
         done = self._call([*arguments, "--file", f"{folder}/Containerfile", folder], _BUILD_SECONDS, {})
         if done.returncode != 0:
+            if not one_layer:
+                self._remove_steps(done.stdout, known)
             raise self._build_error(done.stdout + done.stderr)
+
+    def _image_ids(self) -> set[str]:
+        return set(self.run("images", "--all", "--quiet", "--no-trunc").split())
+
+    def _remove_steps(self, said: str, known: set[str]) -> None:
+        """What a build that failed had made until then: each step is an image without a name, `--> 1a2b3c4d5e6f`.
+
+        Those that were there before are others': the base image, and steps that were found again.
+        """
+        steps = re.findall(r"^ *-+> ([0-9a-f]{10,64})$", said, re.MULTILINE)
+        fresh = [step for step in steps if not any(image.startswith(f"sha256:{step}") for image in known)]
+        for step in reversed(fresh):
+            with suppress(TonnageError):  # another build may have gone on from here meanwhile
+                self.run("rmi", step)
 
     def _build_error(self, said: str) -> TonnageError:
         """What the step that failed said last, and not only that it failed."""

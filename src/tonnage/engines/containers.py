@@ -6,17 +6,26 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest, own_options
-from tonnage.engines.container_arguments import OWN_LABEL, ContainerOptions, create_arguments, environment_of
+from tonnage.engines.container_arguments import (
+    GPUS_LABEL,
+    OWN_LABEL,
+    ContainerOptions,
+    choose_gpus,
+    create_arguments,
+    environment_of,
+)
 from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
 from tonnage.engines.container_states import container_status
 from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.folders import state_folder
+from tonnage.engines.free_gpus import gpu_holders
 from tonnage.engines.host import CDI_FOLDERS, Host, cdi_devices, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
@@ -52,7 +61,7 @@ class ContainerEngine:
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
         chosen = own_options(options, ContainerOptions)
         _check(job)
-        lines = self._readable(self._create_arguments(job, chosen), len(job.command))
+        lines = self._readable(self._create_arguments(job, chosen, {}), len(job.command))
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
@@ -68,9 +77,10 @@ class ContainerEngine:
         base = self._base(job)
         if job.source is not None:
             self._build(job, base)
-        arguments = self._create_arguments(job, options)
-        # By its own number and not by its name: what is removed on failure is never somebody else's.
-        container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
+        with gpu_holders(self, job.resources.gpu_count) as holders:
+            arguments = self._create_arguments(job, options, holders)
+            # By its own number and not by its name: what is removed on failure is never somebody else's.
+            container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
         try:
             self.client.run("start", container)
             self._check_started(job, container)
@@ -95,9 +105,14 @@ class ContainerEngine:
         return self.client.lines("logs", *(["--follow"] if follow else []), container)
 
     def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]:
-        listed = self.client.run("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={OWN_LABEL}").split()
-        for document in self.client.inspect("container", *listed) if listed else ():
+        for document in self._documents(OWN_LABEL):
             yield JobId(document["Config"]["Labels"][OWN_LABEL]), self._status(document), _labels(document)
+
+    def held_gpus(self) -> Iterator[tuple[str, JobId]]:
+        for document in self._documents(GPUS_LABEL):
+            if not self._status(document).state.is_over:
+                labels = document["Config"]["Labels"]
+                yield from ((gpu, JobId(labels[OWN_LABEL])) for gpu in labels[GPUS_LABEL].split(","))
 
     def remove(self, job_id: JobId) -> None:
         document = self._inspect(job_id)
@@ -114,11 +129,12 @@ class ContainerEngine:
         lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
         return " \\\n  ".join(lines)
 
-    def _create_arguments(self, job: Job, options: ContainerOptions) -> list[str]:
+    def _create_arguments(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> list[str]:
         image = image_tag(job, job.source) if job.source else job.image
         marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
-        return create_arguments(marked, options, self.host, devices, image)
+        gpus = choose_gpus(job.resources, options, self.host, devices, holders)
+        return create_arguments(marked, options, self.host, gpus, image)
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
@@ -158,6 +174,16 @@ class ContainerEngine:
         with tempfile.TemporaryDirectory(prefix="tonnage-build-") as folder:
             write_context(Path(folder), job.image, job.source)
             self.client.build(folder, tag, [f"{_BASE_LABEL}={base}"], one_layer=not job.source.requirements)
+
+    def _documents(self, label: str) -> Iterator[dict[str, Any]]:
+        """Of the containers with this label, all at once; one by one if one of them was removed at this moment."""
+        listed = self.client.run("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split()
+        try:
+            yield from self.client.inspect("container", *listed) if listed else ()
+        except NotFound:
+            for container in listed:
+                with suppress(NotFound):
+                    yield from self.client.inspect("container", container)
 
     def _inspect(self, job_id: JobId) -> dict[str, Any]:
         """Only containers that we made: another one of that name is none of our business."""
@@ -211,5 +237,5 @@ def _check(job: Job) -> None:
 
 def _labels(document: dict[str, Any]) -> dict[str, str]:
     """As they were asked for; the image brings labels of its own."""
-    foreign = (OWN_LABEL, _BASE_LABEL, _GRACE_LABEL, "io.buildah.version")
+    foreign = (OWN_LABEL, GPUS_LABEL, _BASE_LABEL, _GRACE_LABEL, "io.buildah.version")
     return {key: value for key, value in document["Config"]["Labels"].items() if key not in foreign}

@@ -21,12 +21,13 @@ from typing import Any, ClassVar
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
 from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
-from tonnage.engines.following import follow_file
+from tonnage.engines.free_gpus import GPU_KIND, choose_free, gpu_holders
 from tonnage.engines.host import Host, check_fits, read_host
+from tonnage.engines.log_parts import read_log
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
-from tonnage.engines.supervisor import JOB, LOG, STATE, end_children
+from tonnage.engines.supervisor import JOB, STATE, end_children
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
@@ -39,6 +40,7 @@ class LocalOptions(EngineOptions):
     """How local processes are treated."""
 
     grace_seconds: float = 10.0  # from SIGTERM to SIGKILL
+    log_bytes: int = 64 << 20  # of what a job prints; the first third and at least the last third are kept
 
 
 class LocalEngine:
@@ -75,17 +77,9 @@ class LocalEngine:
         job, options = manifest.job, own_options(manifest.options, LocalOptions)
         check_fits(job.resources, self.host)
         check_ports_are_free(job.ports)
-        try:
-            folder = self.folder / job.name
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            raise UsageError(f"there is a local job {job.name} already", "choose another --name") from None
-        try:
-            write_json(folder / JOB, self._order(job, options))
-            self._start(folder, job)
-        except BaseException:
-            _clean_up(folder)
-            raise
+        with gpu_holders(self, job.resources.gpu_count) as holders:
+            order = self._order(job, options, self._choose_gpus(job.resources, holders))
+            self._run(job, order)
         return JobId(job.name)
 
     def state(self, job_id: JobId) -> JobStatus:
@@ -106,13 +100,18 @@ class LocalEngine:
 
     def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[str]:
         self._read(job_id)
-        return follow_file(self.folder / job_id / LOG, lambda: follow and not self.state(job_id).state.is_over)
+        return read_log(self.folder / job_id, lambda: follow and not self.state(job_id).state.is_over)
 
     def jobs(self) -> Iterator[tuple[JobId, JobStatus, Mapping[str, str]]]:
         for folder in sorted(self.folder.iterdir()):
             order, state = read_json(folder / JOB), read_json(folder / STATE)
             if order and state:
                 yield JobId(folder.name), _status(state), order["labels"]
+
+    def held_gpus(self) -> Iterator[tuple[str, JobId]]:
+        for order in self._running_orders():
+            for gpu in order.get("gpus", ()):  # those of older versions did not tell
+                yield gpu, JobId(order["name"])
 
     def remove(self, job_id: JobId) -> None:
         if not self.state(job_id).state.is_over:
@@ -121,22 +120,36 @@ class LocalEngine:
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 
-    def _order(self, job: Job, options: LocalOptions) -> dict[str, Any]:
+    def _run(self, job: Job, order: dict[str, Any]) -> None:
+        try:
+            folder = self.folder / job.name
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            raise UsageError(f"there is a local job {job.name} already", "choose another --name") from None
+        try:
+            write_json(folder / JOB, order)
+            self._start(folder, job, order["gpus"])
+        except BaseException:
+            _clean_up(folder)
+            raise
+
+    def _order(self, job: Job, options: LocalOptions, gpus: list[str]) -> dict[str, Any]:
         return {
             "name": job.name,
             "command": list(job.command),
             "workdir": job.workdir,
             "labels": dict(job.labels),
             "cores": self._choose_cores(job.resources),
+            "gpus": gpus,
             "memory_bytes": job.resources.memory_bytes,
             "pids": job.resources.pids,
             "grace_seconds": options.grace_seconds,
+            "log_bytes": options.log_bytes,
         }
 
-    def _gpu_environment(self, resources: Resources) -> dict[str, str]:
-        """No GPU was asked for: then none is seen."""
-        chosen = self.host.matching_gpus(resources.gpu)[: resources.gpu_count]
-        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in chosen)}
+    def _choose_gpus(self, resources: Resources, holders: Mapping[str, JobId]) -> list[str]:
+        candidates = [f"{GPU_KIND}={gpu.index}" for gpu in self.host.matching_gpus(resources.gpu)]
+        return choose_free(resources.gpu_count, candidates, holders, resources.gpu)
 
     def _choose_cores(self, resources: Resources) -> list[int]:
         """Those first that no other local job was given."""
@@ -152,9 +165,9 @@ class LocalEngine:
             if status.state is JobState.RUNNING:
                 yield read_json(self.folder / job_id / JOB)
 
-    def _start(self, folder: Path, job: Job) -> None:
+    def _start(self, folder: Path, job: Job, gpus: list[str]) -> None:
         command = [sys.executable, "-P", "-m", "tonnage.engines.supervisor", str(folder)]
-        environment = {**os.environ, **self._gpu_environment(job.resources), **job.environment}
+        environment = {**os.environ, **_gpu_environment(gpus), **job.environment}
         # Through a pipe: there may be secrets in it, which no file shall keep.
         given = json.dumps(environment).encode()
         with open(folder / "supervisor.log", "wb") as log:
@@ -181,6 +194,12 @@ class LocalEngine:
         if state is None:
             raise NotFound(f"there is no local job {job_id!r}", "`tonnage status` lists all")
         return state
+
+
+def _gpu_environment(gpus: list[str]) -> dict[str, str]:
+    """No GPU was asked for: then none is seen."""
+    numbers = ",".join(gpu.rpartition("=")[2] for gpu in gpus)
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers}
 
 
 def _is_plain(job_id: str) -> bool:

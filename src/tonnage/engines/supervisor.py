@@ -1,4 +1,4 @@
-"""A small process beside each local job: sets its limits, starts it, waits for it and writes down how it ended.
+"""A small process beside each local job: sets its limits, starts it, keeps what it prints and writes down how it ended.
 
 Started by `local`; outlives the command that started it, so that the exit code is known to whoever asks later.
 """
@@ -18,9 +18,11 @@ from typing import Any
 
 from tonnage.engines.cgroups import Group, create_group
 from tonnage.engines.folders import read_json, write_json
+from tonnage.engines.log_parts import LogWriter
 from tonnage.engines.processes import birth
 
-STATE, JOB, LOG = "state.json", "job.json", "output.log"
+STATE, JOB = "state.json", "job.json"
+_LOG_SECONDS = 1.0
 
 
 def main(folder: Path) -> None:
@@ -40,13 +42,16 @@ def main(folder: Path) -> None:
 def _supervise(folder: Path, job: dict[str, Any], group: Group) -> None:
     state: dict[str, Any] = {"supervisor": os.getpid(), "supervisor_birth": birth(os.getpid())}
     state |= {"notes": _notes(group), "groups": {name: str(path) for name, path in group.folders.items()}}
+    log = LogWriter(folder, job["log_bytes"])
     try:
-        child = _start(folder, job, group)
+        child = _start(job, group)
     except (OSError, subprocess.SubprocessError) as error:
         write_json(
             folder / STATE, state | {"state": "refused", "reason": str(error), "errno": getattr(error, "errno", 0)}
         )
         return
+    assert child.stdout is not None
+    log.start(child.stdout)
     state |= {"pid": child.pid, "birth": birth(child.pid), "started_at": time.time()}
     stopper = _Stopper(child, job["grace_seconds"])
     signal.signal(signal.SIGTERM, stopper.stop)
@@ -56,6 +61,7 @@ def _supervise(folder: Path, job: dict[str, Any], group: Group) -> None:
     signal.alarm(0)
     killed_for_memory = group.memory_kills() > 0
     end_children(child.pid, group)
+    log.finish(_LOG_SECONDS)  # before the end is told: whoever follows reads until then
     write_json(folder / STATE, state | _ending(code, stopper.is_stopped, killed_for_memory))
 
 
@@ -79,7 +85,7 @@ class _Stopper:
             os.killpg(self._child.pid, number)
 
 
-def _start(folder: Path, job: dict[str, Any], group: Group) -> subprocess.Popen[bytes]:
+def _start(job: dict[str, Any], group: Group) -> subprocess.Popen[bytes]:
     def limit() -> None:  # between fork and exec, in the child
         group.join(0)
         if job["cores"] and hasattr(os, "sched_setaffinity"):
@@ -87,17 +93,16 @@ def _start(folder: Path, job: dict[str, Any], group: Group) -> subprocess.Popen[
         if "memory" not in group.folders:
             resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
 
-    with open(folder / LOG, "wb") as log:
-        return subprocess.Popen(
-            job["command"],
-            cwd=job["workdir"] or None,
-            env=job["environment"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=limit,
-        )
+    return subprocess.Popen(
+        job["command"],
+        cwd=job["workdir"] or None,
+        env=job["environment"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=limit,
+    )
 
 
 def _notes(group: Group) -> list[str]:

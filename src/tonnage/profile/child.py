@@ -43,10 +43,10 @@ class Child:
         except SystemExit as end:
             self._failed = end.code not in (None, 0)
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             self._failed = True
             show_error(error)
-            sys.exit(1)
+            sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
     def _track(self) -> None:
         from tonnage.profile.tracker import Tracker

@@ -176,6 +176,11 @@ class Job:
         code = self._process.wait()
         return code if code >= 0 else 128 - code
 
+    def signal(self, number: int) -> None:
+        """For the program and all that it started, as a terminal does it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
     def _ended_too_early(self) -> CaptureError | ProgramFailed:
         code, name = self.wait(), self.program.target
         if code:
@@ -195,8 +200,7 @@ class Job:
     def close(self) -> None:
         """End the program and everything that it started, and remove what was written for it."""
         self._sampler.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         self._process.wait()
         self._channel.close()
         mark, end = self._request["trace"].replace("trace.json", "request.json"), time.monotonic() + _ENDING_SECONDS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tonnage.hardware.probe import Nvml
 from tonnage.profile import python_stacks
 from tonnage.profile.build import report_of_run
+from tonnage.profile.interrupts import INTERRUPTED, interrupts_go_to
 from tonnage.profile.job import Job, Say, WindowOptions
 from tonnage.profile.outputs import copy_trace
 from tonnage.profile.report import PYTHON_STACKS, ProfileReport, Stack
@@ -31,22 +33,28 @@ def profile_program(
 ) -> ProfileReport:
     """Raises `ProgramFailed` with the program's exit code, or `CaptureError` if the window was not reached."""
     with Job(program, options.window, keep_running=options.keep_running, hold=options.python_stacks, nvml=nvml) as job:
-        window = job.wait_for_window(options.timeout_seconds, say)
-        stacks, note = _python_stacks(job, say) if options.python_stacks else ((), "")
-        if options.python_stacks and not options.keep_running:
-            job.let_go()
-        say("reading the profile")
-        report = report_of_run(program, window, job.samples)
-        if options.trace is not None:
-            copy_trace(window.trace, options.trace)
-        if stacks:
-            report = replace(report, stacks=tuple(stacks), stacks_are=PYTHON_STACKS)
-        if options.keep_running:
-            say("the window is seen; the program runs on")
-        code = job.wait()
-    return replace(
-        report, notes=(*report.notes, *([note] if note else [])), exit_code=code if options.keep_running else None
-    )
+        job.wait_for_window(options.timeout_seconds, say)
+        with interrupts_go_to(job.signal) if options.keep_running else nullcontext() as interrupts:
+            report = _report(job, options, say)
+            code = job.wait()
+    if not options.keep_running:
+        return report
+    return replace(report, exit_code=INTERRUPTED if interrupts else code)
+
+
+def _report(job: Job, options: ProfileOptions, say: Say) -> ProfileReport:
+    stacks, note = _python_stacks(job, say) if options.python_stacks else ((), "")
+    if options.python_stacks and not options.keep_running:
+        job.let_go()
+    say("reading the profile")
+    report = report_of_run(job.program, job.window, job.samples)
+    if options.trace is not None:
+        copy_trace(job.window.trace, options.trace)
+    if options.keep_running:
+        say("the window is seen; the program runs on")
+    if stacks:
+        report = replace(report, stacks=tuple(stacks), stacks_are=PYTHON_STACKS)
+    return replace(report, notes=(*report.notes, *([note] if note else [])))
 
 
 def _python_stacks(job: Job, say: Say) -> tuple[Sequence[Stack], str]:

@@ -25,7 +25,7 @@ def sample(pid: int, output: Path, seconds: int = SECONDS) -> tuple[Sequence[Sta
     """Stacks, or none and the reason."""
     command = find_py_spy()
     if command is None:
-        return (), "py-spy is not installed (pip install py-spy): stacks are those of modules and operators"
+        return (), "py-spy is not installed (pip install 'tonnage[profile]'): stacks are those of modules and operators"
     asked = [command, "record", "--format", "raw", "--rate", str(_RATE), "--duration", str(seconds),
              "--output", str(output), "--pid", str(pid)]  # fmt: skip
     try:

@@ -47,7 +47,7 @@ def run_script(target: str) -> None:
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
 
 
-def show_error(error: Exception) -> None:
+def show_error(error: BaseException) -> None:
     """The program's own traceback, without the frames that lead to it."""
     trace, ours = error.__traceback__, Path(__file__).parent
     while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename, ours):
