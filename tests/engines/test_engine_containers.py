@@ -157,12 +157,17 @@ def test_only_tmp_can_be_written_to(podman_engine: PodmanEngine, run: Callable[.
     assert output(podman_engine, run(python(program))) == ["yes", *["Read-only file system"] * 3]
 
 
-def test_a_container_killed_for_memory_says_so(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
+def test_a_container_killed_for_memory_says_so(
+    podman_engine: PodmanEngine, run: Callable[..., JobId], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     job_id = run(python("x = bytearray(400 << 20)", resources=Resources(memory_bytes=64 * MIB)))
     status = wait_for(podman_engine, job_id, is_over)
     assert (status.state, status.exit_code) == (JobState.FAILED, 137)
     assert "for memory" in status.reason
     assert "64.0 MiB" in status.reason
+    assert list(Path().iterdir()) == []
 
 
 def test_a_port_is_open_on_this_machine_alone(run: Callable[..., JobId]) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tonnage.engines.folders import state_folder
 from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
 
 _ANSWER_SECONDS = 60.0
@@ -85,10 +86,14 @@ class Client:
     def _call(
         self, arguments: Sequence[str], seconds: float, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
+        # Podman's monitor leaves an empty file `oom` in its working folder when a container is killed for memory: ours,
+        # not the user's.
+        folder = state_folder() / "containers"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             return subprocess.run(
                 [self.dialect.command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=seconds, check=False, env={**os.environ, **environment},
+                errors="replace", timeout=seconds, check=False, env={**os.environ, **environment}, cwd=folder,
             )  # fmt: skip
         except (FileNotFoundError, PermissionError):
             raise self._not_installed() from None
