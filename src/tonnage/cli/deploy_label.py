@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tonnage.errors import UsageError
+
+if TYPE_CHECKING:
+    from tonnage.engines.base import Job
 
 
 def refuse_contradictions(label: Path, **given: object) -> None:
@@ -14,3 +19,17 @@ def refuse_contradictions(label: Path, **given: object) -> None:
     ]
     if said:
         raise UsageError(f"{label} says what runs, and on what: {said[0]} cannot be given with it", "leave it out")
+
+
+def notes_of(job: Job, engine: str) -> Iterator[str]:
+    """What the label says and nobody can enforce."""
+    from tonnage.engines.jobs import LOADER_WORKERS, SET_LOADERS
+
+    if engine == "local":
+        yield "a local process does not use the label's image"
+    workers = job.environment.get(LOADER_WORKERS)
+    if workers and SET_LOADERS not in job.environment:
+        yield (
+            f"the predicted time counts on {workers} loader workers: the program reads their number in {LOADER_WORKERS}, "
+            "or --set-loaders gives them to data loaders that have none"
+        )
