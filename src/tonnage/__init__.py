@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tonnage.service.deployed import deploy
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     if name in __all__:
         from tonnage.verbs import find_verb

@@ -164,20 +164,24 @@ def test_a_program_with_few_steps_or_none_has_no_record(tmp_path: Path, text: st
 
 
 def test_the_last_record_counts_and_the_program_may_print_empty_lines() -> None:
-    lines = ["a", "", "", f"{PREFIX}{{}}", "b", f"{PREFIX}{{}}", ""]
-    assert list(without_records(lines)) == ["a", "", "b", ""]
+    record = PREFIX + json.dumps({"window": None, "whole": {}})
+    lines = ["a", "", "", record, "b", record, "", f"{PREFIX}of a run"]
+    assert list(without_records(lines)) == ["a", "", "b", "", f"{PREFIX}of a run"]
+
+
+@pytest.mark.parametrize("text", ["{}", "nothing", "[" * 100_000, '{"window": Infinity, "whole": 1}', "5", '"a"'])
+def test_what_a_program_prints_itself_is_no_record(text: str) -> None:
+    lines = [PREFIX + text]
+    assert find_record(lines, "train.py", "sha256:0") is None
+    assert list(without_records(lines)) == lines
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "{}",
-        "nothing",
-        json.dumps({"window": {"device": 3}, "whole": {}}),
-        "[" * 100_000,
-        '{"window": Infinity, "whole": 1}',
-    ],
+    "window",
+    [{"device": 3}, {"error": "no \x1b[31m"}, {"means": {"step_seconds": 1e999}, "device": "cpu"}, [], 7, {"device": "cuda"}],
 )
-def test_a_program_that_prints_what_looks_like_a_record_is_not_believed(text: str) -> None:
-    with pytest.raises(InvalidFile, match=r"makes no sense|lack"):
-        find_record([PREFIX + text], "train.py", "sha256:0")
+def test_a_forged_record_is_refused_in_one_sentence(window: object) -> None:
+    line = PREFIX + json.dumps({"window": window, "whole": {"steps": 1, "seconds": 1}}).replace("Infinity", "1e999")
+    with pytest.raises(InvalidFile) as caught:
+        find_record([line], "train.py", "sha256:0")
+    assert caught.value.message.isprintable()

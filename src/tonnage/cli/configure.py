@@ -16,6 +16,8 @@ def configure_command(
     indicators: Annotated[Path | None, typer.Option(help="Take indicators from this file; nothing is run.")] = None,
     predict: Annotated[bool, typer.Option("--predict", help="Take indicators from an estimate; needs no GPU.")] = False,
     gpu: Annotated[str, typer.Option(help="With --predict: the GPU that the indicators are for.")] = "H200",
+    warmup: Annotated[int, typer.Option(help="Steps that pass before the profiler looks.", min=0)] = 3,
+    window: Annotated[int, typer.Option(help="Steps that the profiler looks at.", min=1)] = 5,
     steps: Annotated[int, typer.Option(help="Steps of the run, as one GPU would take them.", min=1)] = 1000,
     max_gpus: Annotated[int, typer.Option(help="At most so many GPUs, if the program can use several.", min=1)] = 1,
     framework_version: Annotated[str, typer.Option(help="Of PyTorch in the image; else that of this machine.")] = "",
@@ -37,7 +39,7 @@ def configure_command(
     with progress() as say:
         found = configure(
             program, server=server, arguments=arguments or (), indicators=indicators,
-            predict_on=gpu if predict else "", run_steps=steps, most_gpus=max_gpus,
+            predict_on=gpu if predict else "", warmup=warmup, window_steps=window, run_steps=steps, most_gpus=max_gpus,
             framework_version=framework_version, label=label, progress=say,
         )  # fmt: skip
     if as_json:

@@ -37,9 +37,9 @@ def configure_server_command(
     host, port = address(listen)
     with open_database(database or None) as opened:
         configurator = _configurator(opened, cluster, key, name, rules, images, _seconds(valid))
-        _say(configurator, host, port)
         app = create_app(configurator, rules_text(rules))
         _check_free(host, port)
+        _say(configurator, host, port)
         uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=64, timeout_keep_alive=5)
 
 

@@ -100,6 +100,14 @@ def tell_server(deployment: Deployment, status: JobStatus, engine: Engine | None
     return replace(deployment, report=report)
 
 
+def ending(deployment: Deployment, status: JobStatus) -> str:
+    """What is to be said of how it ended; nothing where all went well."""
+    if status.state != "failed":
+        return status.reason
+    said = status.reason or f"it failed with exit code {status.exit_code}"
+    return f"{said}; tonnage logs {deployment.id} shows what it printed"
+
+
 def comparison(deployment: Deployment) -> str:
     """Predicted beside measured, in one sentence; nothing where nothing is known."""
     from tonnage.units import format_seconds

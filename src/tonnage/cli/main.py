@@ -106,6 +106,7 @@ def main() -> None:
     debug = "--debug" in sys.argv[1 : sys.argv.index("--") if "--" in sys.argv else None]
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()  # here, where a reader that went away is no failure
     except TonnageError as error:
         if debug:
             raise
@@ -114,9 +115,11 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # The reader went away (`tonnage gpus | head`); nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = _reader_is_gone()
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # rich ends the process itself then
+            raise
+        code = _reader_is_gone()
     except Exception as error:
         code = _usage(error)
         if code is None:
@@ -124,6 +127,14 @@ def main() -> None:
     if code == 130:  # typer turns Ctrl-C into this code by itself
         print("interrupted", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _reader_is_gone() -> int:
+    """As with `tonnage gpus | head`: nothing more can be said, and nothing went wrong."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    return 0
 
 
 def _say(error: TonnageError) -> None:

@@ -58,7 +58,6 @@ def profile_command(
             program, arguments=arguments or (), warmup=warmup, steps=steps, keep_running=keep_running,
             python_stacks=stacks == "python", trace=trace, predict_on=gpu, timeout_seconds=timeout, progress=say,
         )  # fmt: skip
-    _write(report, flamegraph, folded, speedscope)
     if as_json:
         import json
 
@@ -67,6 +66,11 @@ def profile_command(
         from tonnage.cli.profile_table import print_profile
 
         print_profile(report)
+    _write(report, flamegraph, folded, speedscope)  # last: what was seen is not lost because a disk is full
+    if trace is not None and not predict:
+        if not trace.is_file():
+            raise UsageError(f"{trace} could not be written")
+        print(f"written: {trace}", file=sys.stderr)
     return report.exit_code or 0
 
 

@@ -26,7 +26,7 @@ def unusable(work: Work, candidate: Candidate) -> Obstacle | None:
     """Before anything is predicted."""
     on_gpu = work.indicators.device == "cuda" or bool(work.known)
     if candidate.gpu is None and on_gpu:
-        return Obstacle(limit="GPU", text="the program computes on a GPU, and here is none")
+        return Obstacle(limit="a GPU", text="the program computes on a GPU, and here is none")
     if candidate.gpu is not None and not is_predictable(work, candidate):
         return Obstacle(limit="GPU", text="the program was seen on a processor only; nothing is known of it on a GPU")
     return _too_small(work, candidate)
@@ -61,6 +61,7 @@ def nothing_fits(rejected: Sequence[tuple[Candidate, Obstacle]]) -> DoesNotFit:
     hints = {
         "GPU memory": "a smaller batch needs less: tonnage estimate --find-max-batch",
         "host memory": "fewer loader workers need less",
+        "a GPU": "add nodes with GPUs to cluster.yaml",
         "GPU": "send estimates along: tonnage configure --predict, or profile it on a GPU",
     }
     return DoesNotFit(

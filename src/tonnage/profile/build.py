@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 
 from tonnage import __version__
 from tonnage.hardware.catalogue import match_gpu
@@ -22,16 +22,20 @@ from tonnage.profile.sampler import Samples
 from tonnage.profile.trace_analysis import TraceAnalysis, analyse
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
+from tonnage.units import format_seconds
+
+_UNSTEADY = 0.3  # of the mean
 
 
 def report_of_run(program: Program, window: Window, samples: Samples) -> ProfileReport:
     """Of a window of steps that was seen in a running program."""
-    analysis, facts = analyse(window.trace, skip=1, most=window.facts["steps"]), window.facts
+    analysis, facts = analyse(window.trace, most=window.facts["steps"]), window.facts
     indicators = _indicators(
         program.name, program_digest(program), analysis, window.clocked, gpu=_gpu_name(facts),
         **_resources(window, samples),
     )  # fmt: skip
     notes = [] if facts["modules_named"] else ["the program is compiled: times are not told apart by module"]
+    notes += _unsteady(window.clocked)
     if facts["steps"] < facts["wanted"]:
         notes.append(f"the program ended after {facts['steps']} of {facts['wanted']} steps under the profiler")
     return _report(
@@ -53,8 +57,7 @@ def report_of_trace(path: Path) -> ProfileReport:
         notes.append("no steps were found in the trace: everything in it counts as one")
     elif not analysis.are_marked:
         notes.append("steps are not marked in the trace: each step of an optimizer, or call of a module, counts as one")
-    if analysis.on_gpu:
-        notes.append("a profiler slows the host down: steps and idle time of a trace are longer than without it")
+    notes.append("a profiler slows the host down: steps and idle time of a trace are longer than without it")
     return _report(indicators, analysis, (), machine=Machine(tonnage=__version__), memory={}, notes=notes)
 
 
@@ -104,6 +107,14 @@ def _indicators(
         **{field: getattr(parts, field) for field in parts.__dataclass_fields__},
         **resources,  # type: ignore[arg-type]  # each is of its field's type
     )
+
+
+def _unsteady(clocked: Sequence[ClockedStep]) -> list[str]:
+    seconds = [row.step_seconds for row in clocked]
+    if len(seconds) < 2 or pstdev(seconds) <= _UNSTEADY * fmean(seconds):
+        return []
+    low, high = format_seconds(min(seconds)), format_seconds(max(seconds))
+    return [f"steps differ: {low} to {high}; look at more of them with --steps, on a machine that does nothing else"]
 
 
 def _span(clocked: Sequence[ClockedStep], phase: str) -> float | None:

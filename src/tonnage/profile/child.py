@@ -17,6 +17,7 @@ if __name__ == "__main__":
     # Our modules, wherever they lie; nothing of it is left in the path, or in the environment, when the program begins.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from tonnage.errors import TonnageError
 from tonnage.profile.channel import Channel, inherited_channel
 from tonnage.profile.running import TorchWatch, run_script, show_error
 
@@ -45,6 +46,10 @@ class Child:
                 run_function(self._request, lambda: self._tracker is not None and self._tracker.wants_more)
             else:
                 run_script(self._request["target"])
+        except TonnageError as error:  # of ours, such as that there is no such function
+            self._failed = True
+            self._channel.send({"event": "refused", "message": error.message, "hint": error.hint})
+            sys.exit(1)
         except SystemExit as end:
             self._failed = end.code not in (None, 0)
             raise

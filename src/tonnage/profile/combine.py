@@ -65,7 +65,7 @@ def _on_host(parts: Parts, clocked: Sequence[ClockedStep], step: float) -> Parts
         h2d_seconds=0.0,
         d2h_seconds=0.0,
         data_wait_seconds=wait,
-        idle_seconds=rest - forward,
+        idle_seconds=max(rest - forward, 0.0),
     )
 
 

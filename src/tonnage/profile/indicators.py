@@ -90,8 +90,14 @@ class Indicators:
                 raise InvalidFile(f"indicators have {field.name} = {value!r}, which cannot be")
         if self.step_seconds <= 0 or self.steps < 1:
             raise InvalidFile("indicators are of no step")
+        parts = sum(getattr(self, f"{name}_seconds") for name in _PARTS)
+        if not 0.5 <= parts / self.step_seconds <= 1.05:  # those that are measured or predicted add up to it
+            raise InvalidFile(
+                f"indicators contradict themselves: parts of {parts:g} s in a step of {self.step_seconds:g} s"
+            )
 
 
+_PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
 _TEXTS = ("program", "program_digest", "basis", "device", "gpu")
 
 

@@ -77,6 +77,7 @@ class Job:
         self.window = Window(self.folder / "trace.json")
         self.state, self.turns, self.ended = "starting", 0, False
         self.loads_torch = False
+        self._refusal: tuple[str, str] | None = None  # a program that cannot even begin
         self._request: Message = {
             "kind": program.kind, "target": program.target, "function": program.function,
             "arguments": list(program.arguments), "warmup": options.warmup, "steps": options.steps,
@@ -133,6 +134,8 @@ class Job:
 
     def _note(self, message: Message) -> None:
         kind = message["event"]
+        if kind == "refused":
+            self._refusal = (message["message"], message["hint"])
         self.loads_torch = self.loads_torch or kind == "torch" or bool(message.get("torch"))
         if kind in ("state", "ended"):
             self.turns = message["turns"]
@@ -181,6 +184,8 @@ class Job:
 
     def _ended_too_early(self) -> CaptureError | ProgramFailed:
         code, name = self.wait(), self.program.target
+        if self._refusal:
+            return CaptureError(*self._refusal)
         if code:
             return _failure(name, code)
         if not self.loads_torch:
@@ -192,7 +197,7 @@ class Job:
             )
         return CaptureError(
             f"{name} ended after {self.turns} steps; the window needs {self.options.needed}",
-            "look at fewer with --warmup 1 --steps 1, or let the program make more",
+            "look at fewer (a warm-up of 1 and a window of 1), or let the program make more",
         )
 
     def close(self) -> None:
@@ -217,7 +222,7 @@ class Job:
 
 
 def _check(program: Program) -> None:
-    if program.kind not in ("script", "function"):
+    if program.kind not in ("script", "function") or program.target.endswith((".json", ".gz")):
         raise UsageError(f"{program.target} is no program that runs by itself", "name a script or module:function")
     if find_spec("torch") is None:
         raise MissingDependency(

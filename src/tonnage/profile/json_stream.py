@@ -101,7 +101,7 @@ class TraceFile:
     def _explain_lack(self) -> None:
         try:
             json.loads(self._text)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             raise self._truncated() from None
         raise InvalidFile(f"{self.path} is no Kineto or Chrome trace: it has no traceEvents")
 
@@ -145,6 +145,6 @@ def _plain_header(text: str) -> dict[str, Any]:
     """What stands before the events, such as the devices' properties; nothing if it is not as expected."""
     try:
         header = json.loads(text.rstrip().rstrip(",") + "}")
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return {}
     return header if isinstance(header, dict) else {}

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tonnage.errors import UsageError
 from tonnage.hardware.probe import Nvml
 from tonnage.profile import python_stacks
 from tonnage.profile.build import report_of_run
@@ -49,12 +50,21 @@ def _report(job: Job, options: ProfileOptions, say: Say) -> ProfileReport:
     say("reading the profile")
     report = report_of_run(job.program, job.window, job.samples)
     if options.trace is not None:
-        copy_trace(job.window.trace, options.trace)
+        note = " ".join(filter(None, (note, _keep_trace(job.window.trace, options.trace))))
     if options.keep_running:
         say("the window is seen; the program runs on")
     if stacks:
         report = replace(report, stacks=tuple(stacks), stacks_are=PYTHON_STACKS)
     return replace(report, notes=(*report.notes, *([note] if note else [])))
+
+
+def _keep_trace(source: Path, target: Path) -> str:
+    """The reason why it could not be kept: what was seen is worth more than the file."""
+    try:
+        copy_trace(source, target)
+    except UsageError as error:
+        return error.message
+    return ""
 
 
 def _python_stacks(job: Job, say: Say) -> tuple[Sequence[Stack], str]:

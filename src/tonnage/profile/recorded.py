@@ -28,7 +28,7 @@ def without_records(lines: Iterable[str]) -> Iterator[str]:
     """What the program itself has printed. A record stands on a line of its own, behind one that is empty."""
     empty = False
     for line in lines:
-        if line.startswith(PREFIX):
+        if _record(line) is not None:
             empty = False
             continue
         if empty:
@@ -42,17 +42,13 @@ def without_records(lines: Iterable[str]) -> Iterator[str]:
 
 def find_record(lines: Iterable[str], program: str, program_digest: str) -> Recorded | None:
     """The last one; None where the program made no steps. Raises `InvalidFile`: a program may print anything."""
-    last = ""
+    record = None
     for line in lines:
-        if line.startswith(PREFIX):
-            last = line
-    if not last:
+        record = _record(line) or record
+    if record is None or record["window"] is None:
         return None
     try:
-        record = json.loads(last.removeprefix(PREFIX), parse_constant=_refuse)
         window, whole = record["window"], record["whole"]
-        if window is None:
-            return None
         if "error" in window:
             raise InvalidFile(f"the steps of {program} could not be timed: {str(window['error'])[:200]!r}")
         return Recorded(
@@ -63,6 +59,17 @@ def find_record(lines: Iterable[str], program: str, program_digest: str) -> Reco
         )
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InvalidFile(f"the output of {program} holds a record that makes no sense: {error!r:.200}") from None
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """None for everything that no recorder has written."""
+    if not line.startswith(PREFIX):
+        return None
+    try:
+        record = json.loads(line.removeprefix(PREFIX), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and record.keys() == {"window", "whole"} else None
 
 
 def _refuse(constant: str) -> float:

@@ -140,7 +140,8 @@ class Tracker:
         self._open_step()
 
     def _open_step(self) -> None:
-        self._mark = record_function(f"{STEP_PREFIX}{self._traced + 1}")
+        # The first has no name of a step, so that nobody counts it who reads the trace.
+        self._mark = record_function(f"{STEP_PREFIX}{self._traced}" if self._traced >= 0 else "the profiler starts")
         self._mark.__enter__()
 
     def _follow_trace(self) -> None:

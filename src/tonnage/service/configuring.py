@@ -13,6 +13,7 @@ from tonnage.configure.refusals import OtherProgram
 from tonnage.configure.signing import verify_signature
 from tonnage.configure.work import Work
 from tonnage.errors import UsageError
+from tonnage.profile.job import WindowOptions
 from tonnage.program.program import Program, parse_program
 from tonnage.service import indicators_of as sources
 from tonnage.service.bodies import ConfigurationAnswer
@@ -40,6 +41,8 @@ def configure(
     arguments: Sequence[str] = (),
     indicators: str | Path | None = None,
     predict_on: str = "",
+    warmup: int = 3,
+    window_steps: int = 5,
     run_steps: int = 1000,
     most_gpus: int = 1,
     framework_version: str = "",
@@ -49,7 +52,8 @@ def configure(
     """Profile a program, send its indicators to a configuration server and write the signed label that comes back.
 
     Nothing but indicators and a digest is sent. With `indicators`, a file of `tonnage profile --json`, or with
-    `predict_on`, the name of a GPU that an estimate is made for, nothing is run. The run has `run_steps` steps, as one
+    `predict_on`, the name of a GPU that an estimate is made for, nothing is run; else `window_steps` are looked at, after
+    `warmup` others. The run has `run_steps` steps, as one
     GPU would take them, on at most `most_gpus`.
     """
     path = Path(label)
@@ -59,7 +63,12 @@ def configure(
         raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
     client, parsed = Client(server), parse_program(str(program), tuple(arguments))
     offered = client.gpus()  # is anybody there?
-    found = _found(parsed, None if indicators is None else Path(indicators), predict_on, offered, progress)
+    if indicators is not None:
+        found = sources.indicators_from_file(Path(indicators), parsed)
+    elif predict_on:
+        found = sources.predicted(parsed, predict_on, offered, progress)
+    else:
+        found = sources.indicators_of(parsed, WindowOptions(warmup=warmup, steps=window_steps), progress)
     work = Work(
         indicators=found.indicators, run_steps=run_steps, most_gpus=most_gpus, known=found.known,
         gradient_bytes=found.gradient_bytes, framework_version=framework_version or _installed_torch(),
@@ -70,12 +79,6 @@ def configure(
     _write(path, signed, parsed)
     warnings = (*answer.warnings, *([warning] if warning else []))
     return Configured(path=path, label=signed.label, answer=answer, warnings=warnings)
-
-
-def _found(program: Program, file: Path | None, gpu: str, offered: Sequence[str], say: Say) -> sources.Found:
-    if file is not None:
-        return sources.indicators_from_file(file, program)
-    return sources.predicted(program, gpu, offered, say) if gpu else sources.indicators_of(program, say)
 
 
 def _installed_torch() -> str:

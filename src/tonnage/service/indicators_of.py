@@ -10,6 +10,7 @@ from pathlib import Path
 from tonnage.configure.work import Known
 from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.profile.indicators import Indicators
+from tonnage.profile.job import WindowOptions
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
 
@@ -25,12 +26,12 @@ class Found:
     gradient_bytes: int | None = None
 
 
-def indicators_of(program: Program, say: Callable[[str], None]) -> Found:
+def indicators_of(program: Program, window: WindowOptions, say: Callable[[str], None]) -> Found:
     """Of a run of the program under the profiler, for about a minute."""
     from tonnage.profile.profiling import ProfileOptions, profile_program
 
     say("profiling the program")
-    report = profile_program(program, ProfileOptions(), say)
+    report = profile_program(program, ProfileOptions(window=window), say)
     return Found(indicators=replace(report.indicators, program_digest=program_digest(program)))
 
 

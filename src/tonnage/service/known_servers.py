@@ -78,8 +78,8 @@ def server_of(name: object, public_key: object, url: object) -> KnownServer:
     return KnownServer(name=known, public_key=bytes.fromhex(public_key), url=url)
 
 
-def _parse(path: Path, content: bytes) -> dict[str, KnownServer]:
-    if not content:
+def _parse(path: Path, content: bytes | None) -> dict[str, KnownServer]:
+    if content is None:
         return {}
     try:
         plain = json.loads(content)

@@ -16,8 +16,14 @@ _MOST_BYTES = 1 << 20
 
 
 def is_label(program: Path) -> bool:
-    """What is deployed is a script or a label; scripts have another ending."""
-    return program.suffix == ".json"
+    """What is deployed is a script or a label; a label is JSON, whatever its name."""
+    if program.suffix == ".json":
+        return True
+    try:
+        with program.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except OSError:
+        return False
 
 
 def program_path(label: Path) -> Path:
@@ -44,7 +50,8 @@ def read_program(label: Path) -> Program:
         plain = json.loads(path.read_bytes()[:_MOST_BYTES])
         target, function, arguments = plain["target"], plain["function"], plain["arguments"]
     except FileNotFoundError:
-        raise NotFound(f"{path}, which names the program of the label, is missing", "name the program itself") from None
+        hint = "it is written beside the label and moves with it; tonnage configure writes both"
+        raise NotFound(f"{path}, which names the program of the label, is missing", hint) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -53,7 +60,11 @@ def read_program(label: Path) -> Program:
         raise InvalidFile(f"{path} names no program", "run tonnage configure again")
     beside = label.parent / target
     found = str(beside) if beside.is_file() else target
-    return parse_program(f"{found}:{function}" if function else found, tuple(arguments))
+    try:
+        return parse_program(f"{found}:{function}" if function else found, tuple(arguments))
+    except NotFound:
+        hint = "a label moves with its program, or ask for another one: tonnage configure"
+        raise NotFound(f"{label} is for {target}, and there is no {beside}", hint) from None
 
 
 def _are_words(value: object) -> bool:

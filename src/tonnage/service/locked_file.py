@@ -14,9 +14,9 @@ from tonnage.errors import UsageError
 
 @dataclass(slots=True)
 class Content:
-    """Empty where there is no file yet; what it holds at the end is written."""
+    """None where there is no file yet; what it holds at the end is written."""
 
-    content: bytes
+    content: bytes | None
 
 
 @contextmanager
@@ -32,17 +32,17 @@ def replaced(path: Path) -> Iterator[Content]:
         before = _read(path)
         file = Content(before)
         yield file
-        if file.content != before:
+        if file.content is not None and file.content != before:
             _write(path, file.content)
     finally:
         os.close(lock)  # gives up the lock as well
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        return b""
+        return None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -47,7 +47,8 @@ def _told(deployment: Deployment, engine: Engine, status: JobStatus) -> dict[str
         raise UsageError(f"the engine {deployment.engine} does not show what its jobs print")
     record = find_record(engine.logs(deployment.name_there), labels[PROGRAM_LABEL], labels[_DIGEST])
     if record is None:
-        raise UsageError("the program made too few steps to be timed")
+        few = "the program made too few steps to be timed"
+        raise UsageError(few if status.state == "succeeded" else "the program ended before its steps could be timed")
     run = Run(state=str(status.state), steps=record.run_steps, seconds=record.run_seconds)
     view = Client(_address(labels[_SERVER])).report(labels[_LABEL], record.indicators, record.machine, run)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -15,6 +16,7 @@ from tonnage.errors import InvalidFile
 from tonnage.service.locked_file import replaced
 
 VARIABLE = "TONNAGE_SEEN_LABELS"
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class SeenLabels:
@@ -46,13 +48,13 @@ class SeenLabels:
             seen.pop(label.id, None)
             file.content = json.dumps(seen).encode()
 
-    def _parse(self, content: bytes) -> dict[str, int]:
-        """A damaged file is no empty one: taking it for that would let every label in again."""
+    def _parse(self, content: bytes | None) -> dict[str, int]:
+        """A damaged file, or one that was cut off, is no missing one: taking it for that would let every label in again."""
         try:
-            seen = json.loads(content) if content else {}
+            seen = {} if content is None else json.loads(content)
         except (ValueError, RecursionError):
             seen = None
-        if not isinstance(seen, dict) or not all(type(expiry) is int for expiry in seen.values()):
+        if not isinstance(seen, dict) or not all(_ID.fullmatch(k) and type(v) is int for k, v in seen.items()):
             raise InvalidFile(
                 f"{self.path}, which holds the labels that were deployed, is damaged",
                 "remove it once every label that it may have held has expired",
