@@ -110,6 +110,24 @@ class TestDocker(EngineContract):
     def test_a_build_that_fails_leaves_no_image(self, engine: ContainerEngine) -> None:
         build_in_vain(engine)
 
+    def test_variables_of_the_job_are_not_the_client_s(
+        self, engine: ContainerEngine, submit: Callable[..., JobId]
+    ) -> None:
+        assert output(engine, submit("hello", **asks_for(CLIENTS_OWN))) == list(CLIENTS_OWN.values())
+
+
+# With any of these the clients would look for their server, their storage or their settings elsewhere.
+CLIENTS_OWN = {
+    "CONTAINERS_CONF": "/nowhere", "CONTAINERS_STORAGE_CONF": "/nowhere", "DOCKER_CONTEXT": "none", "HOME": "/tmp/x",
+    "DOCKER_HOST": "tcp://nowhere:1", "PATH": "/usr/bin:/a b", "HTTPS_PROXY": "http://me:\"p#ss\"@proxy", "XDG_X": " ä=",
+}  # fmt: skip
+
+
+def asks_for(variables: dict[str, str]) -> dict[str, object]:
+    """What a job needs to print its variables."""
+    program = f"import os\nfor name in {list(variables)}: print(os.environ[name])".encode()
+    return {"source": Source(files={"main.py": program}, digest=""), "environment": variables}
+
 
 # -- limits, read back inside the container -------------------------------------------------------------------------------
 
@@ -254,11 +272,18 @@ def test_folders_are_mounted(podman_engine: PodmanEngine, run: Callable[..., Job
 
 
 def test_variables_are_not_on_the_command_line(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
-    job = python(
-        "import os; print(os.environ['TOKEN'], os.environ['PATH'])", environment={"TOKEN": "s3cr3t", "PATH": "/usr/bin"}
-    )
+    variables = {"TOKEN": "s3cr3t", "KEY": "of several\nlines", "HTTPS_PROXY": "http://me:s3cr3t@proxy"}
+    job = python("", **asks_for(variables))
     assert "s3cr3t" not in podman_engine.plan(job, ContainerOptions()).text
-    assert output(podman_engine, run(job)) == ["s3cr3t /usr/bin"]
+    assert "\n".join(output(podman_engine, run(job))) == "\n".join(variables.values())
+
+
+def test_variables_of_the_job_are_not_the_client_s(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
+    assert output(podman_engine, run(python("", **asks_for(CLIENTS_OWN)))) == list(CLIENTS_OWN.values())
+
+
+def test_home_is_where_something_can_be_written(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
+    assert output(podman_engine, run(python("import os; print(os.environ['HOME'])"))) == ["/tmp"]
 
 
 def test_a_recorded_program_runs_as_by_itself(
@@ -330,6 +355,7 @@ def image_of(engine: ContainerEngine, job_id: JobId) -> str:
         ({"resources": Resources(memory_bytes=1 << 16)}, UsageError, "memory limit"),
         ({"source": Source(files={}, digest="", requirements=("numpy",))}, TonnageError, "No module named pip"),
         ({"environment": {"A=B --privileged": "1"}}, UsageError, "environment variable"),
+        ({"environment": {"PATH": "/bin\nTOKEN=x"}}, UsageError, "PATH cannot have a value of several lines"),
     ],
 )  # fmt: skip
 def test_bad_input_leaves_no_container(

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.engines import registry
-from tonnage.engines.base import EngineOptions, JobState
+from tonnage.engines.base import EngineOptions, Job, JobState
 from tonnage.engines.bundle import bundle, digest_of
 from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.container_client import DOCKER, PODMAN, Client
+from tonnage.engines.container_environment import environment_arguments, lines, named
 from tonnage.engines.container_states import container_status
 from tonnage.engines.fake import FakeEngine
 from tonnage.engines.host import Host, NumaNode, cdi_devices, format_cores, parse_cores, read_host, read_numa_nodes
@@ -233,6 +234,23 @@ def test_programs_that_are_none_are_refused(tmp_path: Path, script: Path) -> Non
         job_of(Hardware(), tmp_path / "bad.py", folder=script.parent)
     with pytest.raises(NotFound, match=r"requirements\.txt"):
         job_of(Hardware(), script, requirements=tmp_path / "requirements.txt")
+
+
+# -- variables of containers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_CONTEXT", "CONTAINER_HOST", "STORAGE_DRIVER", "https_proxy"]
+)
+def test_a_client_s_own_settings_stay_as_they_are(name: str) -> None:
+    job = Job(name="x", command=("x",), environment={name: "value", "TOKEN": "secret"})
+    assert (dict(named(job)), lines(job)) == ({"TOKEN": "secret"}, f"{name}=value\n")
+    assert not any("value" in word or "secret" in word for word in environment_arguments(job))
+
+
+def test_home_is_in_the_container_and_not_the_client_s() -> None:
+    job = Job(name="x", command=("x",))
+    assert (list(environment_arguments(job)), dict(named(job)), lines(job)) == (["--env=HOME=/tmp"], {}, "")
 
 
 # -- states and errors of containers --------------------------------------------------------------------------------------

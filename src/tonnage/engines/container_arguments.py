@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tonnage.engines.base import EngineOptions, Job, JobId, Resources
+from tonnage.engines.container_environment import environment_arguments
 from tonnage.engines.free_gpus import GPU_KIND, choose_free
 from tonnage.engines.host import Host, format_cores
 from tonnage.engines.ports import LOOPBACK
 from tonnage.errors import DoesNotFit
 
 OWN_LABEL, GPUS_LABEL = "tonnage.name", "tonnage.gpus"
-# Values go through the client's environment, since everybody can read a command line; these it would take for itself.
-_CLIENTS_OWN = re.compile(
-    r"PATH|HOME|USER|TMPDIR|LANG|(LD|LC|DOCKER|BUILD\w*|CONTAINERS?|REGISTRY|XDG)_\w+|\w+_(PROXY|proxy)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +37,6 @@ def create_arguments(job: Job, options: ContainerOptions, host: Host, gpus: Sequ
         *_surroundings(job, options, gpus),
         image, *job.command,
     ]  # fmt: skip
-
-
-def environment_of(job: Job) -> dict[str, str]:
-    """Home is where something can be written: many libraries keep a cache there."""
-    return {"HOME": "/tmp", **job.environment}
 
 
 def _limits(resources: Resources, host: Host) -> Iterator[str]:
@@ -108,8 +99,7 @@ def _surroundings(job: Job, options: ContainerOptions, gpus: Sequence[str]) -> I
     for mount in job.mounts:
         read_only = ",readonly" if mount.read_only else ""
         yield f"--mount=type=bind,source={mount.source},target={mount.target}{read_only}"
-    for key, value in sorted(environment_of(job).items()):
-        yield f"--env={key}={value}" if _CLIENTS_OWN.fullmatch(key) else f"--env={key}"
+    yield from environment_arguments(job)
     if job.workdir:
         yield f"--workdir={job.workdir}"
     own = {OWN_LABEL: job.name} | ({GPUS_LABEL: ",".join(gpus)} if gpus else {})

@@ -19,9 +19,9 @@ from tonnage.engines.container_arguments import (
     ContainerOptions,
     choose_gpus,
     create_arguments,
-    environment_of,
 )
 from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
+from tonnage.engines.container_environment import check_lines, lines, named, note
 from tonnage.engines.container_states import container_status
 from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.folders import state_folder
@@ -61,13 +61,13 @@ class ContainerEngine:
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
         chosen = own_options(options, ContainerOptions)
         _check(job)
-        lines = self._readable(self._create_arguments(job, chosen, {}), len(job.command))
+        text = note(job) + self._readable(self._create_arguments(job, chosen, {}), len(job.command))
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
             )
-            lines = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{lines}"
-        started = f"{lines}\n{self.dialect.command} start {job.name}\n"
+            text = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{text}"
+        started = f"{text}\n{self.dialect.command} start {job.name}\n"
         return Manifest(engine=self.name, name=job.name, text=started, job=job, options=chosen)
 
     def submit(self, manifest: Manifest) -> JobId:
@@ -80,7 +80,8 @@ class ContainerEngine:
         with gpu_holders(self, job.resources.gpu_count) as holders:
             arguments = self._create_arguments(job, options, holders)
             # By its own number and not by its name: what is removed on failure is never somebody else's.
-            container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
+            said = self.client.run(*arguments, environment=named(job), given=lines(job))
+            container = said.strip().splitlines()[-1]
         try:
             self.client.run("start", container)
             self._check_started(job, container)
@@ -221,6 +222,7 @@ def _check(job: Job) -> None:
     check_name(job.name)
     check_labels(job.labels)
     check_environment(job.environment)
+    check_lines(job)
     check_ports(job.ports)
     if not job.image or job.image.startswith("-") or any(char.isspace() for char in job.image):
         raise UsageError(
