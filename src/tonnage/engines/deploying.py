@@ -90,13 +90,27 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
         submitted_at=time.time(), labels=dict(job.labels),
     )  # fmt: skip
     deployments.reserve(deployment)  # first, so that a job is never lost because the disk was full
+    job_id = JobId("")
     try:
-        deployment = replace(deployment, job_id=engine.submit(manifest))
+        job_id = engine.submit(manifest)
+        deployment = replace(deployment, job_id=job_id)
+        deployments.write(deployment)
     except BaseException:
-        deployments.forget(deployment)
+        if not job_id or _end(job_id, engine):
+            deployments.forget(deployment)
         raise
-    deployments.write(deployment)
     return deployment
+
+
+def _end(job_id: JobId, engine: Engine) -> bool:
+    """Whether nothing is left of a job. What could not be ended stays written down, so that it can be found and stopped."""
+    try:
+        engine.cancel(job_id)
+        if isinstance(engine, Removes):
+            engine.remove(job_id)
+    except TonnageError:
+        return False
+    return True
 
 
 def status_of(deployment: Deployment, engine: Engine | None = None) -> JobStatus:
