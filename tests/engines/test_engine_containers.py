@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from rootfs import IMAGE
 from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources, Source
 from tonnage.engines.bundle import digest_of
 from tonnage.engines.container_arguments import ContainerOptions
+from tonnage.engines.container_client import Client
 from tonnage.engines.containers import ContainerEngine, DockerEngine, PodmanEngine
 from tonnage.engines.jobs import DIGEST_LABEL, Hardware, Surroundings, job_of
 from tonnage.engines.names import fresh_name
@@ -426,6 +428,34 @@ def test_an_interrupted_start_leaves_no_container(podman_engine: PodmanEngine, m
     with pytest.raises(KeyboardInterrupt):
         podman_engine.submit(podman_engine.plan(python(PROGRAMS["sleep"]), ContainerOptions()))
     assert containers() == before
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), Unreachable("podman create did not answer in 60 s")])
+def test_a_container_whose_number_was_never_told_is_removed(
+    podman_engine: PodmanEngine, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    call = Client.run
+
+    def fail(client: Client, *arguments: str, **more: Any) -> str:
+        said = call(client, *arguments, **more)
+        if arguments[0] == "create":
+            raise failure
+        return said
+
+    before = containers()
+    monkeypatch.setattr(Client, "run", fail)
+    with pytest.raises(type(failure)):
+        podman_engine.submit(podman_engine.plan(python(""), ContainerOptions()))
+    assert containers() == before
+
+
+def test_a_start_that_fails_leaves_the_older_job_of_that_name(
+    podman_engine: PodmanEngine, run: Callable[..., JobId]
+) -> None:
+    older = run(python(PROGRAMS["sleep"]))
+    with pytest.raises(UsageError, match="in use"):
+        run(python("", name=older))
+    assert podman_engine.state(older).state is JobState.RUNNING
 
 
 def test_a_container_of_somebody_else_is_not_found(podman_engine: PodmanEngine) -> None:

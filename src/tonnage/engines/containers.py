@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,9 @@ from tonnage.engines.free_gpus import gpu_holders
 from tonnage.engines.host import CDI_FOLDERS, Host, cdi_devices, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
-from tonnage.errors import NotFound, UsageError
+from tonnage.errors import NotFound, TonnageError, UsageError
 
-_BASE_LABEL, _GRACE_LABEL = "tonnage.base", "tonnage.grace-seconds"
+_BASE_LABEL, _GRACE_LABEL, _START_LABEL = "tonnage.base", "tonnage.grace-seconds", "tonnage.start"
 
 
 class ContainerEngine:
@@ -77,16 +78,18 @@ class ContainerEngine:
         base = self._base(job)
         if job.source is not None:
             self._build(job, base)
-        with gpu_holders(self, job.resources.gpu_count) as holders:
-            arguments = self._create_arguments(job, options, holders)
-            # By its own number and not by its name: what is removed on failure is never somebody else's.
-            said = self.client.run(*arguments, environment=named(job), given=lines(job))
-            container = said.strip().splitlines()[-1]
+        # By a mark of its own and not by its name: what is removed on failure is never another job of that name.
+        start = secrets.token_hex(8)
+        marked = replace(job, labels={_START_LABEL: start, **job.labels})
         try:
+            with gpu_holders(self, job.resources.gpu_count) as holders:
+                arguments = self._create_arguments(marked, options, holders)
+                said = self.client.run(*arguments, environment=named(job), given=lines(job))
+            container = said.strip().splitlines()[-1]
             self.client.run("start", container)
             self._check_started(job, container)
         except BaseException:
-            self.client.run("rm", "--force", container)
+            self._remove_started(start)
             raise
         return JobId(job.name)
 
@@ -136,6 +139,12 @@ class ContainerEngine:
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
         gpus = choose_gpus(job.resources, options, self.host, devices, holders)
         return create_arguments(marked, options, self.host, gpus, image)
+
+    def _remove_started(self, start: str) -> None:
+        """Whatever came of a start that failed: the client may have made a container and not come to say so."""
+        with suppress(TonnageError):  # what went wrong first is what the user must know
+            for document in self._documents(f"{_START_LABEL}={start}"):
+                self.client.run("rm", "--force", document["Id"])
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
@@ -239,5 +248,5 @@ def _check(job: Job) -> None:
 
 def _labels(document: dict[str, Any]) -> dict[str, str]:
     """As they were asked for; the image brings labels of its own."""
-    foreign = (OWN_LABEL, GPUS_LABEL, _BASE_LABEL, _GRACE_LABEL, "io.buildah.version")
+    foreign = (OWN_LABEL, GPUS_LABEL, _BASE_LABEL, _GRACE_LABEL, _START_LABEL, "io.buildah.version")
     return {key: value for key, value in document["Config"]["Labels"].items() if key not in foreign}
