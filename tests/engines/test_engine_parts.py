@@ -23,6 +23,7 @@ from tonnage.engines.fake import FakeEngine
 from tonnage.engines.host import Host, NumaNode, cdi_devices, format_cores, parse_cores, read_host, read_numa_nodes
 from tonnage.engines.jobs import NOTHING_MORE, Hardware, Surroundings, job_of, resources_of
 from tonnage.engines.kubernetes_manifest import KubernetesOptions
+from tonnage.engines.local import LocalEngine
 from tonnage.engines.names import check_name, fresh_name, is_label_key, is_label_value, name_like
 from tonnage.engines.options import parse_options
 from tonnage.engines.ports import answers, check_ports, free_port, is_taken
@@ -175,16 +176,16 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_script_takes_along_what_it_imports(script: Path) -> None:
-    source, entry = bundle(script)
-    assert entry == "train.py"
+    source = bundle(script)
+    assert source.entry == "train.py"
     assert sorted(source.files) == [
         "helper.py", "package/__init__.py", "package/deep.py", "package/other.py", "package/sibling.py", "train.py"
     ]  # fmt: skip
 
 
 def test_a_folder_is_taken_as_a_whole(script: Path) -> None:
-    source, entry = bundle(script.parent / "package" / "deep.py", folder=script.parent)
-    assert entry == "package/deep.py"
+    source = bundle(script.parent / "package" / "deep.py", folder=script.parent)
+    assert source.entry == "package/deep.py"
     assert {"data.csv", "unused.py"} < set(source.files)
     assert "__pycache__/x.pyc" not in source.files
 
@@ -212,6 +213,18 @@ def test_a_local_job_runs_where_the_user_is(script: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     job = job_of(Hardware(), Path("program/train.py"))
     assert (job.command[1], job.workdir) == (str(script), str(tmp_path))
+
+
+def test_a_recorded_local_job_runs_from_what_was_read(script: Path, tmp_path: Path) -> None:
+    script.write_text(
+        "import helper, os, sys; print(helper.WORD, os.getcwd(), sys.path[0] == os.path.dirname(__file__))"
+    )
+    (script.parent / "helper.py").write_text("WORD = 'read'")
+    engine, job = LocalEngine(tmp_path / "local"), job_of(Hardware(), script, record=True)
+    (script.parent / "helper.py").write_text("WORD = 'changed since'")
+    job_id = engine.submit(engine.plan(job, EngineOptions()))
+    assert list(engine.logs(job_id, follow=True)) == [f"read {Path.cwd()} True"]
+    assert "a private copy of helper.py, train.py" in engine.plan(job, EngineOptions()).text
 
 
 def test_several_sockets_are_not_bound_to_one_node() -> None:

@@ -50,6 +50,7 @@ class Source:
 
     files: Mapping[str, bytes] = field(hash=False)  # by path under the job's folder
     digest: str
+    entry: str = ""  # the script's path among them
     requirements: tuple[str, ...] = ()  # lines as pip reads them
 
 
@@ -75,6 +76,8 @@ class Job:
     mounts: tuple[Mount, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()  # of the host on loopback, of the job
     workdir: str = ""
+    # Places in the command of paths among the source's files, which an engine without an image runs from a copy of its own.
+    copied_words: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     node_labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # that a node must have
     replicas: int = 0  # 0: a job that ends; else a service with so many instances

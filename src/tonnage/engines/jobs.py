@@ -87,22 +87,24 @@ def job_of(
 ) -> Job:
     """A job that runs a script: inside the image where there is one, else with this Python, in this folder.
 
-    With `record`, its steps are timed and written into its output. The host is that of engines without a cluster; with
+    With `record`, its steps are timed and written into its output, and it runs from a copy of what was read here also where
+    there is no image. The host is that of engines without a cluster; with
     it, a job of one socket stays on one NUMA node.
     """
     _check(program, arguments)
-    source, entry = bundle(program, folder=folder, requirements=requirements)
+    source = bundle(program, folder=folder, requirements=requirements)
     inside = bool(image)
-    command = ("python3" if inside else sys.executable, entry if inside else str(program.absolute()), *arguments)
+    path = source.entry if inside or record else str(program.absolute())
+    command = ("python3" if inside else sys.executable, path, *arguments)
     if record:
-        command = recorded_command(command, inside=inside)
-        source = with_recorder(source)
+        command, source = recorded_command(command), with_recorder(source)
     return Job(
         name=name or fresh_name(program.stem),
         image=image,
         source=source,
         command=command,
         workdir=FOLDER if inside else str(Path.cwd()),
+        copied_words=(1, 2) if record and not inside else (),  # the recorder and the script
         resources=resources_of(configuration, surroundings, host),
         environment=_hints(configuration) | dict(surroundings.environment),
         mounts=surroundings.mounts,
