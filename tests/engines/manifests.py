@@ -5,23 +5,12 @@ from __future__ import annotations
 from tonnage.engines.base import Engine, EngineOptions, Job, Mount, Resources, Source
 from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.containers import DockerEngine, PodmanEngine
-from tonnage.engines.host import Host, HostGpu, NumaNode
 from tonnage.engines.kubernetes import KubernetesEngine
 from tonnage.engines.kubernetes_manifest import KubernetesOptions
 from tonnage.engines.local import LocalEngine
 
 GIB = 1 << 30
 DIGEST = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
-HOST = Host(
-    cores=tuple(range(16)),
-    memory_bytes=128 * GIB,
-    nodes=(
-        NumaNode(index=0, cores=(0, 1, 2, 3, 8, 9, 10, 11), memory_bytes=64 * GIB),
-        NumaNode(index=1, cores=(4, 5, 6, 7, 12, 13, 14, 15), memory_bytes=64 * GIB),
-    ),
-    gpus=tuple(HostGpu(index=index, name="NVIDIA H200", model="H200") for index in range(4)),
-)
 
 TRAIN = Job(
     name="train-vit",
@@ -49,7 +38,7 @@ ON_NODE = Job(
     command=("python3", "-c", "print('a b')"),
     resources=Resources(cpu_cores=4, memory_bytes=2 * GIB, numa_node=1),
     ports=((8080, 80),),
-    mounts=(Mount(source="/", target="/host"), Mount(source="/tmp", target="/out", read_only=False)),
+    mounts=(Mount(source="/data", target="/data"), Mount(source="/tmp", target="/out", read_only=False)),
     environment={"TOKEN": "secret", "PATH": "/opt/bin"},
 )
 LOCAL = Job(
@@ -70,8 +59,8 @@ MANIFESTS: dict[str, tuple[Engine, Job, EngineOptions]] = {
             runtime_class="nvidia", service_account="server", pull_secret="registry", priority_class="high"
         ),
     ),
-    "podman-train.txt": (PodmanEngine(host=HOST, cdi_folders=()), TRAIN, ContainerOptions()),
-    "podman-numa.txt": (PodmanEngine(host=HOST, cdi_folders=()), ON_NODE, ContainerOptions(user="", network="none")),
-    "docker-train.txt": (DockerEngine(host=HOST, cdi_folders=()), TRAIN, ContainerOptions(devices="2,3")),
-    "local-train.txt": (LocalEngine(host=HOST), LOCAL, EngineOptions()),
+    "podman-train.txt": (PodmanEngine(), TRAIN, ContainerOptions()),
+    "podman-numa.txt": (PodmanEngine(), ON_NODE, ContainerOptions(user="", network="none")),
+    "docker-train.txt": (DockerEngine(), TRAIN, ContainerOptions(devices="2,3")),
+    "local-train.txt": (LocalEngine(), LOCAL, EngineOptions()),
 }

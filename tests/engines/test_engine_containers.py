@@ -239,7 +239,7 @@ def test_a_gpu_is_not_given_to_a_second_container(
 def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpu: str) -> None:
     job = python("", resources=Resources(gpu_count=2))
     with pytest.raises(DoesNotFit, match="2 GPUs are wanted, this machine has 1"):
-        podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpu))
+        podman_engine.submit(podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpu)))
     named = podman_engine.plan(python(""), ContainerOptions(cdi_kind=fake_gpu, devices="7"))
     before = containers()
     with pytest.raises(DoesNotFit, match="unresolvable"):

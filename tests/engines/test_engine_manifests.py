@@ -33,6 +33,20 @@ def test_manifests_are_as_they_were(file: str) -> None:
     assert engine.plan(job, options).text == (GOLDEN / file).read_text()
 
 
+@pytest.mark.parametrize("file", [file for file in MANIFESTS if file.endswith(".txt")])
+def test_a_plan_asks_no_machine(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `--dry-run` of a GPU job works on a laptop."""
+    monkeypatch.setattr("tonnage.engines.containers.read_host", refuse)
+    monkeypatch.setattr("tonnage.engines.local.read_host", refuse)
+    monkeypatch.setattr("tonnage.engines.containers.cdi_devices", refuse)
+    engine, job, options = MANIFESTS[file]
+    assert type(engine)().plan(job, options).text == (GOLDEN / file).read_text()
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("a plan is pure")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("file", [file for file in MANIFESTS if file.endswith(".yaml")])
 def test_kubernetes_takes_them(file: str, version: str) -> None:

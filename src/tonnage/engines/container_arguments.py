@@ -27,19 +27,27 @@ class ContainerOptions(EngineOptions):
     grace_seconds: int = 10  # from SIGTERM to SIGKILL
 
 
-def create_arguments(job: Job, options: ContainerOptions, host: Host, gpus: Sequence[str], image: str) -> list[str]:
-    """Everything after the client's name. The GPUs are those that `choose_gpus` has found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What of the machine a job gets; it can be told only when the job starts."""
+
+    gpus: Sequence[str]  # as CDI names them
+    cores: str = ""  # of the NUMA node, as the kernel lists them
+
+
+def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image: str) -> list[str]:
+    """Everything after the client's name."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
-        *_limits(job.resources, host),
+        *_limits(job.resources, chosen.cores),
         *_protection(options),
-        *(f"--device={gpu}" for gpu in gpus),
-        *_surroundings(job, options, gpus),
+        *(f"--device={gpu}" for gpu in chosen.gpus),
+        *_surroundings(job, options, chosen.gpus),
         image, *job.command,
     ]  # fmt: skip
 
 
-def _limits(resources: Resources, host: Host) -> Iterator[str]:
+def _limits(resources: Resources, cores: str) -> Iterator[str]:
     yield f"--cpus={resources.cpu_cores:g}"
     yield f"--memory={resources.memory_bytes}b"
     yield f"--memory-swap={resources.memory_bytes}b"  # memory and swap together: no swap
@@ -47,7 +55,7 @@ def _limits(resources: Resources, host: Host) -> Iterator[str]:
     if resources.shared_memory_bytes is not None:
         yield f"--shm-size={resources.shared_memory_bytes}b"
     if resources.numa_node is not None:
-        yield f"--cpuset-cpus={format_cores(host.node(resources.numa_node).cores)}"
+        yield f"--cpuset-cpus={cores}"
         yield f"--cpuset-mems={resources.numa_node}"
 
 
@@ -60,16 +68,34 @@ def _protection(options: ContainerOptions) -> Iterator[str]:
         yield f"--user={options.user}"
 
 
+def not_chosen_yet(resources: Resources, options: ContainerOptions) -> tuple[Chosen, str]:
+    """For people who read what would be started: words instead of what is chosen then, and what they mean."""
+    gpus, notes = _named_gpus(resources, options), ""
+    if gpus is None:
+        gpus = [f"{options.cdi_kind}=FREE"] * resources.gpu_count
+        kind = f"GPUs of the model {resources.gpu}" if resources.gpu else "GPUs"
+        notes += f"# FREE: {kind} that no running job holds, chosen at the start\n" if gpus else ""
+    if resources.numa_node is not None:
+        notes += f"# CORES: those of NUMA node {resources.numa_node}\n"
+    return Chosen(gpus=gpus, cores="CORES"), notes
+
+
+def choose(
+    resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
+) -> Chosen:
+    """From what the machine has, and what others hold of it."""
+    node = None if resources.numa_node is None else host.node(resources.numa_node)
+    gpus = choose_gpus(resources, options, host, cdi, holders)
+    return Chosen(gpus=gpus, cores=format_cores(node.cores) if node else "")
+
+
 def choose_gpus(
     resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
 ) -> list[str]:
     """Those that the user names; else free ones of the right model; else free ones that CDI knows."""
-    wanted = resources.gpu_count
-    if options.devices:
-        named = options.devices.split(",")
-        if wanted not in (0, len(named)):
-            raise DoesNotFit(f"{wanted} GPUs are wanted, but {len(named)} devices are named: {options.devices}")
-        return [f"{options.cdi_kind}={name}" for name in named]
+    wanted, named = resources.gpu_count, _named_gpus(resources, options)
+    if named is not None:
+        return named
     if wanted == 0:
         return []
     matching = [str(gpu.index) for gpu in host.matching_gpus(resources.gpu)]
@@ -78,6 +104,17 @@ def choose_gpus(
         kind = f"{resources.gpu} GPUs" if resources.gpu else "GPUs"
         raise DoesNotFit(f"{wanted} {kind} are wanted, this machine has {len(available)}", _hint(options, cdi))
     return choose_free(wanted, [f"{options.cdi_kind}={name}" for name in available], holders, resources.gpu)
+
+
+def _named_gpus(resources: Resources, options: ContainerOptions) -> list[str] | None:
+    if not options.devices:
+        return None
+    named = options.devices.split(",")
+    if resources.gpu_count not in (0, len(named)):
+        raise DoesNotFit(
+            f"{resources.gpu_count} GPUs are wanted, but {len(named)} devices are named: {options.devices}"
+        )
+    return [f"{options.cdi_kind}={name}" for name in named]
 
 
 def _once_each(cdi: Sequence[str]) -> list[str]:

@@ -17,9 +17,11 @@ from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest,
 from tonnage.engines.container_arguments import (
     GPUS_LABEL,
     OWN_LABEL,
+    Chosen,
     ContainerOptions,
-    choose_gpus,
+    choose,
     create_arguments,
+    not_chosen_yet,
 )
 from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
 from tonnage.engines.container_environment import check_lines, lines, named, note
@@ -60,20 +62,23 @@ class ContainerEngine:
         return folder
 
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
-        chosen = own_options(options, ContainerOptions)
+        own = own_options(options, ContainerOptions)
         _check(job)
-        text = note(job) + self._readable(self._create_arguments(job, chosen, {}), len(job.command))
+        chosen, notes = not_chosen_yet(job.resources, own)
+        text = note(job) + notes + self._readable(_arguments(job, own, chosen), len(job.command))
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
             )
             text = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{text}"
         started = f"{text}\n{self.dialect.command} start {job.name}\n"
-        return Manifest(engine=self.name, name=job.name, text=started, job=job, options=chosen)
+        return Manifest(engine=self.name, name=job.name, text=started, job=job, options=own)
 
     def submit(self, manifest: Manifest) -> JobId:
         job, options = manifest.job, own_options(manifest.options, ContainerOptions)
         self._check_size(job)
+        self._choose(job, options, {})  # before anything is built: whether it could be had at all
+        _check_mounts(job)
         check_ports_are_free(job.ports)
         base = self._base(job)
         if job.source is not None:
@@ -83,7 +88,7 @@ class ContainerEngine:
         marked = replace(job, labels={_START_LABEL: start, **job.labels})
         try:
             with gpu_holders(self, job.resources.gpu_count) as holders:
-                arguments = self._create_arguments(marked, options, holders)
+                arguments = _arguments(marked, options, self._choose(job, options, holders))
                 said = self.client.run(*arguments, environment=named(job), given=lines(job))
             container = said.strip().splitlines()[-1]
             self.client.run("start", container)
@@ -133,12 +138,9 @@ class ContainerEngine:
         lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
         return " \\\n  ".join(lines)
 
-    def _create_arguments(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> list[str]:
-        image = image_tag(job, job.source) if job.source else job.image
-        marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
+    def _choose(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> Chosen:
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
-        gpus = choose_gpus(job.resources, options, self.host, devices, holders)
-        return create_arguments(marked, options, self.host, gpus, image)
+        return choose(job.resources, options, self.host, devices, holders)
 
     def _remove_started(self, start: str) -> None:
         """Whatever came of a start that failed: the client may have made a container and not come to say so."""
@@ -147,7 +149,7 @@ class ContainerEngine:
                 self.client.run("rm", "--force", document["Id"])
 
     def _check_size(self, job: Job) -> None:
-        """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
+        """Of the machine behind the client; GPUs are looked at when they are chosen."""
         behind = self.host
         if not self.client.is_here:
             cores, memory_bytes = self.client.size()
@@ -227,6 +229,12 @@ class DockerEngine(ContainerEngine):
     dialect = DOCKER
 
 
+def _arguments(job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
+    image = image_tag(job, job.source) if job.source else job.image
+    marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
+    return create_arguments(marked, options, chosen, image)
+
+
 def _check(job: Job) -> None:
     check_name(job.name)
     check_labels(job.labels)
@@ -242,6 +250,10 @@ def _check(job: Job) -> None:
     for mount in job.mounts:
         if "," in mount.source + mount.target:
             raise UsageError(f"{mount.source} cannot be mounted: there is a comma in the path")
+
+
+def _check_mounts(job: Job) -> None:
+    for mount in job.mounts:
         if not Path(mount.source).exists():
             raise NotFound(f"{mount.source} cannot be mounted: it is not there")
 
