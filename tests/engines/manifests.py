@@ -30,7 +30,7 @@ SERVE = Job(
     ports=((80, 8000),),
     replicas=3,
     mounts=(Mount(source="pvc:models", target="/models"),),
-    node_labels={"topology.kubernetes.io/zone": "eu-1a"},
+    node_type="hopper",
 )
 ON_NODE = Job(
     name="on-node",
@@ -56,7 +56,11 @@ MANIFESTS: dict[str, tuple[Engine, Job, EngineOptions]] = {
         KubernetesEngine(),
         SERVE,
         KubernetesOptions(
-            runtime_class="nvidia", service_account="server", pull_secret="registry", priority_class="high"
+            node_type_label="tonnage.io/node-type",
+            runtime_class="nvidia",
+            service_account="server",
+            pull_secret="registry",
+            priority_class="high",
         ),
     ),
     "podman-train.txt": (PodmanEngine(), TRAIN, ContainerOptions()),

@@ -79,6 +79,19 @@ def test_a_dry_run_shows_what_is_signed_and_uses_nothing_up(label: Path, deploy:
     assert deploy("--wait").returncode == 0
 
 
+def test_a_label_asks_for_its_type_of_node(label: Path, deploy: Deploy) -> None:  # noqa: ARG001
+    dry = ("--dry-run", "--engine", "kubernetes")
+    shown = deploy(*dry, "-o", "node_type_label=tonnage.io/node-type")
+    assert (
+        "- key: tonnage.io/node-type\n                operator: In\n                values:\n                - hopper"
+        in shown.stdout
+    )
+    assert shown.stderr == ""
+    assert deploy(*dry).stderr.startswith(
+        "note: any node that is large enough may be taken, not only those of the type hopper"
+    )
+
+
 def test_a_deployment_that_fails_gives_the_label_back(label: Path, deploy: Deploy) -> None:  # noqa: ARG001
     assert deploy("--port", "x").returncode == 2
     assert deploy("--wait").returncode == 0

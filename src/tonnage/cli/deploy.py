@@ -49,7 +49,7 @@ def deploy_command(
 
     With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
     """
-    from tonnage.cli.deploy_label import refuse_contradictions
+    from tonnage.cli.deploy_label import refuse_contradictions, what_is_not_enforced
     from tonnage.engines.jobs import check_image, check_script, hardware_of, job_of
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
@@ -68,8 +68,8 @@ def deploy_command(
         )  # fmt: skip
         with job_of_label(program, engine, name, surroundings, only_look=dry_run) as job:
             after = finish(job)
-        if engine == "local":
-            print("note: a local process does not use the label's image", file=sys.stderr)
+        if left_out := what_is_not_enforced(engine, options, job):
+            print(f"note: {left_out}", file=sys.stderr)
         return after()
     check_script(program)
     check_image(engine, image)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tonnage.errors import UsageError
+
+if TYPE_CHECKING:
+    from tonnage.engines.base import EngineOptions, Job
+
+NODE_TYPE_LABEL = "tonnage.io/node-type"  # what the documentation tells people to label nodes with
 
 
 def refuse_contradictions(label: Path, **given: object) -> None:
@@ -14,3 +20,15 @@ def refuse_contradictions(label: Path, **given: object) -> None:
     ]
     if said:
         raise UsageError(f"{label} says what runs, and on what: {said[0]} cannot be given with it", "leave it out")
+
+
+def what_is_not_enforced(engine: str, options: EngineOptions, job: Job) -> str:
+    """The part of the label that this engine goes without; "" for none."""
+    if engine == "local":
+        return "a local process does not use the label's image"
+    if not getattr(options, "node_type_label", "-"):
+        return (
+            f"any node that is large enough may be taken, not only those of the type {job.node_type}; "
+            f"if yours say their type: -o node_type_label={NODE_TYPE_LABEL}"
+        )
+    return ""

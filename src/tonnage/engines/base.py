@@ -79,7 +79,7 @@ class Job:
     # Places in the command of paths among the source's files, which an engine without an image runs from a copy of its own.
     copied_words: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    node_labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # that a node must have
+    node_type: str = ""  # of the cluster file, which a label names; "" for any
     replicas: int = 0  # 0: a job that ends; else a service with so many instances
 
 

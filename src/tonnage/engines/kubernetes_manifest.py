@@ -26,6 +26,8 @@ class KubernetesOptions(EngineOptions):
     user: int = 65534  # nobody
     gpu_resource: str = "nvidia.com/gpu"
     product_label: str = "nvidia.com/gpu.product"  # as NVIDIA's feature discovery labels nodes
+    # Of nodes that say their type, such as tonnage.io/node-type; a cluster without such nodes would never start the job.
+    node_type_label: str = ""
     dra: bool = False  # a ResourceClaimTemplate instead of the device plugin's resource
     device_class: str = "gpu.nvidia.com"
     runtime_class: str = ""
@@ -261,7 +263,9 @@ def _claim_name(mount: Mount) -> str:
 
 
 def _affinity(job: Job, options: KubernetesOptions) -> Document:
-    wanted = dict(job.node_labels)
+    wanted: dict[str, str] = {}
+    if job.node_type and options.node_type_label:
+        wanted[options.node_type_label] = job.node_type
     if job.resources.gpu and job.resources.gpu_count and not options.dra:
         wanted.setdefault(options.product_label, _driver_name(job.resources.gpu).replace(" ", "-"))
     if not wanted:

@@ -39,7 +39,7 @@ def job_of_label(
             host=None if engine == "kubernetes" else read_host(), record=True,
         )  # fmt: skip
         _check_contents(job, program, label)
-        yield job
+        yield replace(job, node_type=label.hardware.node_type)
 
 
 def _check_contents(job: Job, program: Program, label: Label) -> None:
