@@ -18,7 +18,9 @@ TRAIN = Job(
     command=("python3", "train.py", "--batch-size", "64"),
     workdir="/app",
     source=Source(files={"train.py": b"import model\nprint('train')\n", "model.py": b"LAYERS = 12\n"}, digest=DIGEST),
-    resources=Resources(cpu_cores=6, memory_bytes=48 * GIB, gpu_count=2, gpu="H200", shared_memory_bytes=8 * GIB),
+    resources=Resources(
+        cpu_cores=6, memory_bytes=48 * GIB, gpu_count=2, gpu="H200", shared_memory_bytes=8 * GIB, one_numa_node=True
+    ),
     environment={"TONNAGE_LOADER_WORKERS": "4"},
     labels={"tonnage.label": "7f3c", "tonnage.program-digest": DIGEST},
 )

@@ -41,6 +41,7 @@ class Resources:
     gpu_count: int = 0
     gpu: str = ""  # as the catalogue names it; "" for any
     numa_node: int | None = None  # cores and memory of this one alone
+    one_numa_node: bool = False  # of one alone, whichever it is: that of its GPUs, where the job fits into it
     shared_memory_bytes: int | None = None  # for data loaders' workers
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tonnage.engines.base import EngineOptions, Job, JobId, Resources
 from tonnage.engines.container_environment import environment_arguments
 from tonnage.engines.free_gpus import GPU_KIND, choose_free
-from tonnage.engines.host import Host, format_cores
+from tonnage.engines.host import Host, format_cores, node_for
 from tonnage.engines.ports import LOOPBACK
 from tonnage.errors import DoesNotFit
 
@@ -32,14 +32,15 @@ class Chosen:
     """What of the machine a job gets; it can be told only when the job starts."""
 
     gpus: Sequence[str]  # as CDI names them
-    cores: str = ""  # of the NUMA node, as the kernel lists them
+    node: str = ""  # the NUMA node that it is bound to
+    cores: str = ""  # of this node, as the kernel lists them
 
 
 def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image: str) -> list[str]:
     """Everything after the client's name."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
-        *_limits(job.resources, chosen.cores),
+        *_limits(job.resources, chosen),
         *_protection(options),
         *(f"--device={gpu}" for gpu in chosen.gpus),
         *_surroundings(job, options, chosen.gpus),
@@ -47,16 +48,16 @@ def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image:
     ]  # fmt: skip
 
 
-def _limits(resources: Resources, cores: str) -> Iterator[str]:
+def _limits(resources: Resources, chosen: Chosen) -> Iterator[str]:
     yield f"--cpus={resources.cpu_cores:g}"
     yield f"--memory={resources.memory_bytes}b"
     yield f"--memory-swap={resources.memory_bytes}b"  # memory and swap together: no swap
     yield f"--pids-limit={resources.pids}"
     if resources.shared_memory_bytes is not None:
         yield f"--shm-size={resources.shared_memory_bytes}b"
-    if resources.numa_node is not None:
-        yield f"--cpuset-cpus={cores}"
-        yield f"--cpuset-mems={resources.numa_node}"
+    if chosen.node:
+        yield f"--cpuset-cpus={chosen.cores}"
+        yield f"--cpuset-mems={chosen.node}"
 
 
 def _protection(options: ContainerOptions) -> Iterator[str]:
@@ -75,18 +76,24 @@ def not_chosen_yet(resources: Resources, options: ContainerOptions) -> tuple[Cho
         gpus = [f"{options.cdi_kind}=FREE"] * resources.gpu_count
         kind = f"GPUs of the model {resources.gpu}" if resources.gpu else "GPUs"
         notes += f"# FREE: {kind} that no running job holds, chosen at the start\n" if gpus else ""
-    if resources.numa_node is not None:
-        notes += f"# CORES: those of NUMA node {resources.numa_node}\n"
-    return Chosen(gpus=gpus, cores="CORES"), notes
+    node = "" if resources.numa_node is None else str(resources.numa_node)
+    if node:
+        notes += f"# CORES: those of NUMA node {node}\n"
+    elif resources.one_numa_node:
+        node = "NODE"
+        notes += "# NODE, CORES: of the nearest NUMA node, chosen at the start; left out where there is but one\n"
+    return Chosen(gpus=gpus, node=node, cores="CORES"), notes
 
 
 def choose(
     resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
 ) -> Chosen:
     """From what the machine has, and what others hold of it."""
-    node = None if resources.numa_node is None else host.node(resources.numa_node)
     gpus = choose_gpus(resources, options, host, cdi, holders)
-    return Chosen(gpus=gpus, cores=format_cores(node.cores) if node else "")
+    node = node_for(resources, host, gpus)
+    if node is None:
+        return Chosen(gpus=gpus)
+    return Chosen(gpus=gpus, node=str(node), cores=format_cores(host.node(node).cores))
 
 
 def choose_gpus(

@@ -23,7 +23,7 @@ from tonnage.engines.bundle import write_files
 from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
 from tonnage.engines.free_gpus import GPU_KIND, choose_free, gpu_holders
-from tonnage.engines.host import Host, check_fits, read_host
+from tonnage.engines.host import Host, check_fits, node_for, read_host
 from tonnage.engines.log_parts import read_log
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
@@ -144,7 +144,7 @@ class LocalEngine:
             "command": _command(job, self.folder / job.name / _COPY),
             "workdir": job.workdir,
             "labels": dict(job.labels),
-            "cores": self._choose_cores(job.resources),
+            "cores": self._choose_cores(job.resources, gpus),
             "gpus": gpus,
             "memory_bytes": job.resources.memory_bytes,
             "pids": job.resources.pids,
@@ -156,11 +156,10 @@ class LocalEngine:
         candidates = [f"{GPU_KIND}={gpu.index}" for gpu in self.host.matching_gpus(resources.gpu)]
         return choose_free(resources.gpu_count, candidates, holders, resources.gpu)
 
-    def _choose_cores(self, resources: Resources) -> list[int]:
+    def _choose_cores(self, resources: Resources, gpus: list[str]) -> list[int]:
         """Those first that no other local job was given."""
-        candidates = self.host.cores
-        if resources.numa_node is not None:
-            candidates = self.host.node(resources.numa_node).cores
+        node = node_for(resources, self.host, gpus)
+        candidates = self.host.cores if node is None else self.host.node(node).cores
         busy = [core for order in self._running_orders() for core in order["cores"]]
         by_use = sorted(candidates, key=lambda core: (busy.count(core), core))
         return sorted(by_use[: math.ceil(resources.cpu_cores)])
@@ -230,7 +229,8 @@ def _command(job: Job, copy: Path) -> list[str]:
 def _render(job: Job) -> str:
     resources = job.resources
     gpus = f"{resources.gpu_count} GPUs {resources.gpu}".strip() if resources.gpu_count else "no GPU"
-    node = "" if resources.numa_node is None else f" of NUMA node {resources.numa_node}"
+    node = " of one NUMA node" if resources.one_numa_node else ""
+    node = node if resources.numa_node is None else f" of NUMA node {resources.numa_node}"
     variables = [f"{key}={shlex.quote(value)}" for key, value in job.environment.items()]
     lines = [
         f"# {resources.cpu_cores:g} CPU cores{node}, {format_bytes(resources.memory_bytes)} of memory, "

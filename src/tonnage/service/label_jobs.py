@@ -11,7 +11,6 @@ from tonnage.configure.label import Label
 from tonnage.configure.label_annotations import to_annotations
 from tonnage.configure.refusals import OtherProgram
 from tonnage.engines.base import Job
-from tonnage.engines.host import read_host
 from tonnage.engines.jobs import NOTHING_MORE, Surroundings, job_of
 from tonnage.engines.recording import without_recorder
 from tonnage.errors import UsageError
@@ -36,7 +35,7 @@ def job_of_label(
             label.hardware, Path(program.target), program.arguments, name=name,
             image="" if engine == "local" else label.image.pinned,
             surroundings=replace(surroundings, labels={**surroundings.labels, **to_annotations(signed)}),
-            host=None if engine == "kubernetes" else read_host(), record=True,
+            record=True,
         )  # fmt: skip
         _check_contents(job, program, label)
         yield replace(job, node_type=label.hardware.node_type)
