@@ -219,6 +219,13 @@ def test_nodes_of_the_label_s_type_are_taken_where_they_say_their_type(
     assert found.get("tonnage.io/node-type", ["hopper"]) == ["hopper"]
 
 
+def test_a_device_class_may_have_another_name_than_its_driver() -> None:
+    _, template, _ = render(TRAIN, KubernetesOptions(dra=True, device_class="large-gpus"))
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "large-gpus"
+    assert request["exactly"]["selectors"][0]["cel"]["expression"].startswith('device.attributes["gpu.nvidia.com"].')
+
+
 def test_a_name_that_no_label_of_a_node_can_have_is_refused() -> None:
     with pytest.raises(UsageError, match="no name of a node's label"):
         KubernetesEngine().plan(replace(TRAIN, node_type="hopper"), KubernetesOptions(node_type_label="a b"))

@@ -30,6 +30,7 @@ class KubernetesOptions(EngineOptions):
     node_type_label: str = ""
     dra: bool = False  # a ResourceClaimTemplate instead of the device plugin's resource
     device_class: str = "gpu.nvidia.com"
+    dra_driver: str = "gpu.nvidia.com"  # whose attributes devices have; classes can be given other names
     runtime_class: str = ""
     service_account: str = ""
     pull_secret: str = ""
@@ -154,7 +155,7 @@ def _claim_template(job: Job, options: KubernetesOptions) -> Document:
     }
     if job.resources.gpu:
         name = _driver_name(job.resources.gpu)
-        expression = f'device.attributes["{options.device_class}"].productName == "{name}"'
+        expression = f'device.attributes["{options.dra_driver}"].productName == "{name}"'
         exactly["selectors"] = [{"cel": {"expression": expression}}]
     spec = {"spec": {"devices": {"requests": [{"name": _CLAIM, "exactly": exactly}]}}}
     return {
