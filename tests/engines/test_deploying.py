@@ -127,6 +127,17 @@ def test_a_start_that_was_cut_off_can_be_stopped(engine: FakeEngine, deployments
     assert list(engine.jobs()) == []
 
 
+def test_a_start_that_was_cut_off_is_found_where_it_was_asked_for(
+    engine: FakeEngine, deployments: Deployments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = engine.plan(Job(name="train", command=("sleep",)), EngineOptions())
+    monkeypatch.setattr(engine, "plan", lambda *_: replace(manifest, job_id=JobId("vision/train")))
+    found: list[JobId] = []
+    monkeypatch.setattr(engine, "submit", lambda _: found.append(deployments.find("train").name_there) or found[0])
+    put(engine, deployments, "train")
+    assert found == ["vision/train"]
+
+
 def test_what_is_gone_can_be_forgotten(engine: FakeEngine, deployments: Deployments) -> None:
     made = put(engine, deployments, "train")
     engine.cancel(made.job_id)

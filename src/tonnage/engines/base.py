@@ -110,6 +110,7 @@ class Manifest:
     text: str  # a shell command, a Containerfile with its command, YAML
     job: Job
     options: EngineOptions
+    job_id: JobId = JobId("")  # that `submit` will return, where it is not the name and known before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

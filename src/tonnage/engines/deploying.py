@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """Something on an engine. `job_id` is what the engine calls it; "" while it is being submitted."""
+    """Something on an engine. `job_id` is what the engine calls it; "" until it has told, where only it can know."""
 
     id: str
     engine: str
@@ -86,7 +86,7 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
     deployments = deployments or Deployments()
     manifest = engine.plan(job, options)
     deployment = Deployment(
-        id=job.name, engine=engine.name, job_id=JobId(""), image=job.image, command=job.command, ports=job.ports,
+        id=job.name, engine=engine.name, job_id=manifest.job_id, image=job.image, command=job.command, ports=job.ports,
         submitted_at=time.time(), labels=dict(job.labels),
     )  # fmt: skip
     deployments.reserve(deployment)  # first, so that a job is never lost because the disk was full
