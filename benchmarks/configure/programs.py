@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tonnage.benchmark.time_models import shipped_model
 from tonnage.configure.host_side import wait_seconds
-from tonnage.configure.predicted import gradient_bytes_of, known_of, predicted_indicators
+from tonnage.configure.predicted import gradient_bytes_of, indicators_of_report, known_of
 from tonnage.configure.work import Work
 from tonnage.estimate.estimate import Report
 from tonnage.estimate.estimator import estimate_trace
@@ -74,7 +74,7 @@ def report_of(sample: Sample, gpus: list[Gpu], folder: Path) -> Report:
 
 def work_of(sample: Sample, report: Report, source: str, most_gpus: int) -> Work:
     """The program as it would be seen on a node with that GPU; nothing is known of others."""
-    shown = predicted_indicators(report, source, sample.digest())
+    shown = indicators_of_report(report, source, sample.digest())
     busy = shown.step_seconds
     wait = wait_seconds(sample.loading_seconds, sample.workers, 64, busy)
     step = busy + wait

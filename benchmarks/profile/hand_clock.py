@@ -54,7 +54,7 @@ class Spans:
     """Where the phases of one step begin and end, on the device and on the host."""
 
     def __init__(self) -> None:
-        self.of: dict[str, list[tuple[Any, Any]]] = {phase: [] for phase in PHASES}
+        self.of: dict[str, list[tuple[Any, Any]]] = {phase: [] for phase in (*PHASES, "h2d")}
         self.host_seconds: list[float] = []  # of each span, in their order
 
 
@@ -83,6 +83,23 @@ class HandClock:
             self.begin("between")
 
         torch.autograd.backward = backward
+        for name in ("to", "cuda"):
+            self.watch_copies(name)
+
+    def watch_copies(self, name: str) -> None:
+        """Events around each tensor that goes to the GPU."""
+        original = getattr(torch.Tensor, name)
+
+        def moved(this: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+            if this.is_cuda or not torch.cuda.is_initialized():
+                return original(this, *args, **kwargs)
+            begin = mark()
+            made = original(this, *args, **kwargs)
+            if made.is_cuda:
+                self.steps[-1].of["h2d"].append((begin, mark()))
+            return made
+
+        setattr(torch.Tensor, name, moved)
 
     def begin(self, phase: str) -> None:
         self.end()
@@ -131,7 +148,7 @@ class HandClock:
             {"step_seconds": between(a, b)}
             | {
                 f"{phase}_seconds": sum(between(*span) for span in spans.of[phase])
-                for phase, spans in itertools.product(PHASES, [self.steps[n + 1]])
+                for phase, spans in itertools.product((*PHASES, "h2d"), [self.steps[n + 1]])
             }
             for n, (a, b) in enumerate(itertools.pairwise(self.ends))
         ]

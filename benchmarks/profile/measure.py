@@ -7,6 +7,7 @@ Each program runs twice, alone and under `tonnage profile --keep-running`, in tu
 - step, and the spans of forward, backward and optimizer: events by hand around the very steps that were profiled;
 - forward, backward, optimizer: what the GPU works for each, which the indicators take from the profiler's trace, beside
   events by hand in the program that runs alone, with the stream held back so that the host keeps no kernel waiting;
+- copies to the GPU: `h2d_busy_seconds` beside events by hand around each tensor that is moved, in the program that runs alone;
 - steps before and behind the window, beside those of the program that runs alone.
 
 Writes DIR/profile.jsonl: a row about the machine, then one a program, flushed as they come.
@@ -53,8 +54,12 @@ def work_by_hand(rows: list[Row]) -> Row:
     return found | {"forward": found["forward"] + fmean(row["between_seconds"] for row in rows)}
 
 
-def errors(said: Row, truth: Row) -> dict[str, float | None]:
-    return {name: said[name] / truth[name] - 1 if truth[name] > 1e-6 else None for name in truth}
+def errors(said: Row, truth: Row, least: float = 1e-6) -> dict[str, float | None]:
+    return {name: said[name] / truth[name] - 1 if truth[name] > least else None for name in truth}
+
+
+def copies_by_hand(pairs: list[tuple[list[Row], list[Row]]]) -> Row:
+    return {"h2d": fmean(row["h2d_seconds"] for alone, _ in pairs for row in alone)}
 
 
 def slower(pairs: list[tuple[list[Row], list[Row]]]) -> float:
@@ -67,10 +72,13 @@ def compare(name: str, played: Played) -> dict[str, Any]:
     report = played.report
     spans, work = spans_by_hand(played.window), work_by_hand(played.held)
     said = {phase: getattr(report.indicators, f"{phase}_seconds") for phase in PHASES}
+    copies = copies_by_hand(played.before)
     return {
         "name": name,
         "spans_by_hand": spans, "span_errors": errors(spans_by_profile(report), spans),
         "work_by_hand": work, "work_errors": errors(said, work),
+        # Below that, events measure themselves.
+        "copies_by_hand": copies, "copy_errors": errors({"h2d": report.indicators.h2d_busy_seconds or 0.0}, copies, 5e-5),
         "outside": {"before": slower(played.before), "after": slower(played.after)},
         "indicators": report.indicators.as_dict(), "machine": report.as_dict()["machine"], "notes": list(report.notes),
         "steps": {
@@ -99,12 +107,17 @@ def percent(value: float | None) -> str:
 
 
 HEADING = (
-    f"{'program':20} {'a step':>12}  {'work by the GPU':>23}  {'spans of the same steps':>31}  {'outside':>15}\n"
+    f"{'program':20} {'a step':>12}  {'work by the GPU':>23}  {'copies':>7}  {'spans of the same steps':>31}  {'outside':>15}\n"
     + (
         f"{'':33}  "
         + "  ".join(
             " ".join(f"{word:>7}" for word in words)
-            for words in (("forward", "backw.", "optim."), ("step", "forward", "backw.", "optim."), ("before", "after"))
+            for words in (
+                ("forward", "backw.", "optim."),
+                ("h2d",),
+                ("step", "forward", "backw.", "optim."),
+                ("before", "after"),
+            )
         )
         + "  busy"
     )
@@ -115,7 +128,7 @@ def show(row: dict[str, Any]) -> str:
     if "error" in row:
         return f"{row['name']:20} {row['error'][:300]}"
     busy = row["indicators"]["gpu_utilisation"]
-    groups = (row["work_errors"], row["span_errors"], row["outside"])
+    groups = (row["work_errors"], row["copy_errors"], row["span_errors"], row["outside"])
     return (
         f"{row['name']:20} {row['spans_by_hand']['step'] * 1e3:9.2f} ms  "
         + "  ".join(" ".join(percent(value) for value in group.values()) for group in groups)
@@ -126,7 +139,7 @@ def show(row: dict[str, Any]) -> str:
 def summary(rows: list[dict[str, Any]]) -> str:
     done = [row for row in rows if "error" not in row]
     lines = [f"{len(done)} programs"]
-    for kind, names in (("work", PHASES), ("span", SPANS)):
+    for kind, names in (("work", PHASES), ("copy", ("h2d",)), ("span", SPANS)):
         for name in names:
             off = [abs(row[f"{kind}_errors"][name]) for row in done if row[f"{kind}_errors"][name] is not None]
             if off:
@@ -170,10 +183,8 @@ def main() -> None:
         file.write(json.dumps(machine()) + "\n")
         print(HEADING)
         for name in names:
-            if time.monotonic() - began > options.budget:
-                print(f"{name:20} no time left")
-                continue
-            row = measure(name, options)
+            late = time.monotonic() - began > options.budget
+            row = {"name": name, "error": "no time was left for it"} if late else measure(name, options)
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()

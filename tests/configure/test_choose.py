@@ -32,6 +32,15 @@ def test_several_gpus_are_used_if_the_program_can() -> None:
     assert configuration.cpu_cores <= 112
 
 
+def test_a_gpu_on_which_the_program_has_run_is_taken_at_what_was_measured() -> None:
+    """A run by the clock holds copies and idle moments in its phases: they are not counted again."""
+    run = indicators(gpu="H200", step_seconds=0.08, forward_seconds=0.03, backward_seconds=0.04, idle_seconds=0.005)
+    asked = work(indicators=indicators(gpu="A100 SXM 80GB", idle_seconds=0.04, step_seconds=0.14), seen={"H200": run})
+    choice = chosen(asked)
+    assert (choice.configuration.gpu, choice.prediction.basis) == ("H200", "measured")
+    assert choice.prediction.step_seconds == pytest.approx(0.08)
+
+
 def test_every_candidate_is_listed_and_all_but_one_have_a_reason() -> None:
     choice = chosen(work(most_gpus=8))
     names = [one.name for one in choice.considered]

@@ -65,6 +65,97 @@ def test_a_program_that_fails_shows_its_own_error_and_keeps_its_code(tmp_path: P
     assert record(tmp_path, TRAINING.format(steps=1, after="sys.exit(7)")).returncode == 7
 
 
+ANNOTATED = """
+from dataclasses import dataclass, fields
+import torch
+@dataclass
+class Options:
+    rate: float = 0.1
+print(fields(Options)[0].type("0.5"))
+"""
+RAISES_ONCE = """
+import torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1)
+for step in range(40):
+    def closure():
+        if step == 3:
+            raise RuntimeError("a bad batch")
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().sum()
+        loss.backward()
+        return loss
+    try:
+        optimizer.step(closure)
+    except RuntimeError:
+        print("skipped")
+"""
+COMPILED = """
+import warnings
+import torch
+warnings.simplefilter("error")
+model = torch.compile(torch.nn.Linear(8, 8), backend="eager")
+with torch.no_grad():
+    for _ in range(40):
+        model(torch.ones(4, 8))
+from torch._dynamo.utils import counters
+print(counters["stats"]["unique_graphs"])
+"""
+WORKERS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.ones(40, 8))
+for epoch in range(4):
+    for (batch,) in DataLoader(data, batch_size=4{workers}):
+        model(batch).sum().backward()
+        optimizer.step()
+print("ready")
+"""
+
+
+def test_a_script_is_compiled_as_by_itself(tmp_path: Path) -> None:
+    assert record(tmp_path, ANNOTATED).stdout == "0.5\n"
+
+
+def test_a_step_that_raises_does_not_end_the_counting(tmp_path: Path) -> None:
+    lines = record(tmp_path, RAISES_ONCE).stdout.splitlines()
+    seen = find_record(lines, "train.py", "sha256:0")
+    assert (list(without_records(lines)), seen is not None and seen.run_steps) == (["skipped"], 38)
+
+
+def test_a_compiled_program_is_compiled_once_and_not_warned(tmp_path: Path) -> None:
+    done = record(tmp_path, COMPILED)
+    assert done.returncode == 0, done.stdout
+    lines = done.stdout.splitlines()
+    assert list(without_records(lines)) == ["1"]
+    seen = find_record(lines, "train.py", "sha256:0")
+    assert seen is not None
+    assert 0 < seen.indicators.forward_seconds <= seen.indicators.step_seconds
+
+
+def test_workers_that_have_ended_are_still_counted(tmp_path: Path) -> None:
+    seen = find_record(
+        record(tmp_path, WORKERS.format(workers=", num_workers=1")).stdout.splitlines(), "train.py", "sha256:0"
+    )
+    assert seen is not None
+    assert (seen.indicators.cpu_cores_used or 0) > 0
+
+
+def test_loaders_get_workers_only_where_somebody_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def workers(text: str) -> int | None:
+        seen = find_record(record(tmp_path, WORKERS.format(workers=text)).stdout.splitlines(), "train.py", "sha256:0")
+        assert seen is not None
+        return seen.indicators.loader_workers
+
+    monkeypatch.setenv("TONNAGE_LOADER_WORKERS", "2")
+    assert workers("") == 0
+    monkeypatch.setenv("TONNAGE_SET_LOADERS", "1")
+    assert workers("") == 2
+    assert workers(", num_workers=1") == 1
+
+
 @pytest.mark.parametrize("text", ["print('no torch')", TRAINING.format(steps=3, after="")])
 def test_a_program_with_few_steps_or_none_has_no_record(tmp_path: Path, text: str) -> None:
     done = record(tmp_path, text)
@@ -77,7 +168,16 @@ def test_the_last_record_counts_and_the_program_may_print_empty_lines() -> None:
     assert list(without_records(lines)) == ["a", "", "b", ""]
 
 
-@pytest.mark.parametrize("text", ["{}", "nothing", json.dumps({"window": {"device": 3}, "whole": {}}), "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "nothing",
+        json.dumps({"window": {"device": 3}, "whole": {}}),
+        "[" * 100_000,
+        '{"window": Infinity, "whole": 1}',
+    ],
+)
 def test_a_program_that_prints_what_looks_like_a_record_is_not_believed(text: str) -> None:
     with pytest.raises(InvalidFile, match=r"makes no sense|lack"):
         find_record([PREFIX + text], "train.py", "sha256:0")

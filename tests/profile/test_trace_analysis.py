@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from kineto import ENGINE, KinetoTrace, training_trace
 
+from tonnage.errors import InvalidFile
 from tonnage.profile import timeline
 from tonnage.profile.build import report_of_trace
 from tonnage.profile.report import PARTS, TracedStep
@@ -173,6 +174,35 @@ def test_a_trace_without_steps_is_one(tmp_path: Path) -> None:
     assert report.indicators.steps == 1
     assert "no steps were found" in report.notes[0]
     assert "slows the host down" in report.notes[1]
+
+
+def test_steps_that_were_guessed_are_called_so(tmp_path: Path) -> None:
+    trace = KinetoTrace()
+    for number in range(2):
+        trace.mark("Optimizer.step#Adam.step", number * 500, 100)
+        trace.launch("gemm", number * 500 + 10, number * 500 + 20, 50)
+    report = report_of_trace(trace.write(tmp_path / "t.json"))
+    assert "not marked in the trace" in report.notes[0]
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "1" + "0" * 30, '"a"', "[1]", "null"])
+@pytest.mark.parametrize("field", ["ts", "dur", "correlation", "bytes", "device", "tid"])
+def test_numbers_that_cannot_be_are_passed_over(tmp_path: Path, field: str, value: str) -> None:
+    fields = {"ts": "5", "dur": "5", "correlation": "1", "bytes": "1", "device": "0", "tid": "7"} | {field: value}
+    damaged = (
+        '{{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0, "tid": {tid}, "ts": {ts}, '
+        '"dur": {dur}, "args": {{"correlation": {correlation}, "bytes": {bytes}, "device": {device}}}}}'
+    ).format(**fields)
+    trace = training_trace().write(tmp_path / "t.json")
+    trace.write_text(trace.read_text().replace('"traceEvents": [', f'"traceEvents": [{damaged},'))
+    assert report_of_trace(trace).indicators.backward_seconds == pytest.approx(400e-6)
+
+
+def test_a_trace_that_is_nested_without_end_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + "[" * 200_000)
+    with pytest.raises(InvalidFile, match=r"nested without end|cut off|damaged"):
+        report_of_trace(path)
 
 
 def test_indicators_of_a_trace(tmp_path: Path) -> None:

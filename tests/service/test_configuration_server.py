@@ -96,6 +96,17 @@ def test_indicators_of_another_program_are_no_measurement(server: TestClient) ->
     assert "for another program" in answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"gpu": "L4"}, "is for H200, these indicators are of L4"), ({"basis": "predicted"}, "predicted, not measured")],
+)
+def test_only_what_the_label_is_for_is_a_measurement(server: TestClient, change: dict[str, Any], message: str) -> None:
+    label = server.post("/v1/configurations", json=body()).json()["label"]["label"]["id"]
+    answer = server.post(f"/v1/labels/{label}/measurements", json=body(**{"gpu": "H200"} | change))
+    assert answer.status_code == 400
+    assert message in answer.json()["message"]
+
+
 def test_a_label_that_was_never_issued_is_not_found(server: TestClient) -> None:
     assert server.get(f"/v1/labels/{'f' * 32}").status_code == 404
     assert server.post(f"/v1/labels/{'f' * 32}/measurements", json=body()).status_code == 404

@@ -40,6 +40,9 @@ def deploy_command(
     requirements: Annotated[Path | None, typer.Option(help="Packages for the image, as pip reads them.")] = None,
     replicas: Annotated[int, typer.Option(help="A service of so many instances, not a job that ends.", min=0)] = 0,
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="NAME=VALUE, of the engine alone.")] = None,
+    set_loaders: Annotated[
+        bool, typer.Option("--set-loaders", help="Data loaders without workers get those that the label counts on.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be submitted, and do nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is over, or answers at its port.")] = False,
     timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.1)] = None,
@@ -49,10 +52,11 @@ def deploy_command(
 
     With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
     """
-    from tonnage.cli.deploy_label import refuse_contradictions, what_is_not_enforced
+    from tonnage.cli.deploy_label import notes_of, refuse_contradictions
     from tonnage.engines.jobs import check_image, check_script, hardware_of, job_of
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
+    from tonnage.errors import UsageError
     from tonnage.service.label_program import is_label
 
     chosen = find_engine(engine)
@@ -66,11 +70,13 @@ def deploy_command(
             program, image=image, cpus=cpus, memory=memory, gpus=gpus, gpu=gpu, folder=folder,
             requirements=requirements, arguments=arguments,
         )  # fmt: skip
-        with job_of_label(program, engine, name, surroundings, only_look=dry_run) as job:
+        with job_of_label(program, engine, name, surroundings, only_look=dry_run, set_loaders=set_loaders) as job:
             after = finish(job)
-        if left_out := what_is_not_enforced(engine, options, job):
-            print(f"note: {left_out}", file=sys.stderr)
+        for note in notes_of(job, engine, options):
+            print(f"note: {note}", file=sys.stderr)
         return after()
+    if set_loaders:
+        raise UsageError("--set-loaders goes by a label", "deploy one, or set num_workers in the program")
     check_script(program)
     check_image(engine, image)
     hardware = hardware_of(cpus or 1.0, _bytes("--memory", memory or "4GiB"), gpus, gpu)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,20 @@ def refuse_contradictions(label: Path, **given: object) -> None:
         raise UsageError(f"{label} says what runs, and on what: {said[0]} cannot be given with it", "leave it out")
 
 
-def what_is_not_enforced(engine: str, options: EngineOptions, job: Job) -> str:
-    """The part of the label that this engine goes without; "" for none."""
+def notes_of(job: Job, engine: str, options: EngineOptions) -> Iterator[str]:
+    """What the label says and nobody can enforce."""
+    from tonnage.engines.jobs import LOADER_WORKERS, SET_LOADERS
+
     if engine == "local":
-        return "a local process does not use the label's image"
+        yield "a local process does not use the label's image"
     if not getattr(options, "node_type_label", "-"):
-        return (
+        yield (
             f"any node that is large enough may be taken, not only those of the type {job.node_type}; "
             f"if yours say their type: -o node_type_label={NODE_TYPE_LABEL}"
         )
-    return ""
+    workers = job.environment.get(LOADER_WORKERS)
+    if workers and SET_LOADERS not in job.environment:
+        yield (
+            f"the predicted time counts on {workers} loader workers: the program reads their number in {LOADER_WORKERS}, "
+            "or --set-loaders gives them to data loaders that have none"
+        )

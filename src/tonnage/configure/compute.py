@@ -30,6 +30,8 @@ class Phases:
     basis: str  # "measured", "estimate" or "ratio"
     low: float
     high: float
+    holds_idle: bool = False  # what the GPU waits for the host is in the phases already
+    holds_copies: bool = False
 
     @property
     def seconds(self) -> float:
@@ -43,12 +45,27 @@ def phases_on(work: Work, gpu: Gpu) -> Phases | None:
     if has_run and _source(work) == gpu:
         return _scaled(indicators, 1.0, 1.0, "measured", MEASURED_SPREAD)
     if gpu.name in work.seen:
-        return _scaled(work.seen[gpu.name], 1.0, 1.0, "measured", MEASURED_SPREAD)
+        return _of_run(work.seen[gpu.name])
     if known is not None:
         return _estimated(known, _correction(work) if has_run else 1.0)
     if indicators.device != "cuda":
         return None
     return _by_rates(work, _source(work), gpu)
+
+
+def _of_run(run: Indicators) -> Phases:
+    """All of a step but the wait for data: a run by the clock alone does not tell copies and idle moments apart."""
+    rest = run.step_seconds - run.data_wait_seconds - run.backward_seconds - run.optimizer_seconds
+    return Phases(
+        forward_seconds=max(rest, 0.0),
+        backward_seconds=run.backward_seconds,
+        optimizer_seconds=run.optimizer_seconds,
+        basis="measured",
+        low=1 / MEASURED_SPREAD,
+        high=MEASURED_SPREAD,
+        holds_idle=True,
+        holds_copies=True,
+    )
 
 
 def _source(work: Work) -> Gpu:
@@ -72,6 +89,7 @@ def _estimated(known: Known, factor: float) -> Phases:
         basis="estimate",
         low=step.low / step.value,
         high=step.high / step.value,
+        holds_idle=True,
     )
 
 

@@ -112,8 +112,8 @@ class Predictor:
 
     @property
     def idle_seconds(self) -> float:
-        """What the GPU waits for the host goes wherever the program goes; an estimate's phases hold it already."""
-        return 0.0 if self.phases.basis == "estimate" else self.work.indicators.idle_seconds
+        """What the GPU waits for the host goes wherever the program goes."""
+        return 0.0 if self.phases.holds_idle else self.work.indicators.idle_seconds
 
     @cached_property
     def exposed_seconds(self) -> float:
@@ -135,10 +135,11 @@ class Predictor:
         if self.candidate.gpu is None:
             return {"compute": self.phases.seconds, "idle": idle}
         own, link = self.work.indicators, self.candidate.host_bytes_second
+        copies = host_side.h2d_seconds(own, link, pinned) + host_side.d2h_seconds(own, link)
         return {
             "compute": self.phases.seconds,
             "communication": self.exposed_seconds,
-            "copies": host_side.h2d_seconds(own, link, pinned) + host_side.d2h_seconds(own, link),
+            "copies": 0.0 if self.phases.holds_copies else copies,
             "idle": idle,
         }
 

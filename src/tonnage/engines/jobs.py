@@ -20,6 +20,8 @@ from tonnage.units import MIB
 PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
 # A container starts with this much for all loader workers together; PyTorch passes whole batches through it.
 _DEFAULT_SHARED_BYTES = 64 * MIB
+# What a program is told of its configuration, if it asks; see profile/loaders.py.
+LOADER_WORKERS, PINNED_MEMORY, SET_LOADERS = "TONNAGE_LOADER_WORKERS", "TONNAGE_PINNED_MEMORY", "TONNAGE_SET_LOADERS"
 
 
 class Configuration(Protocol):
@@ -136,9 +138,9 @@ def _hints(configuration: Configuration) -> dict[str, str]:
     """For programs that ask; the rest ignore them. One thread a core, as libraries cannot see the limit of a container."""
     hints = {"OMP_NUM_THREADS": str(max(1, int(configuration.cpu_cores)))}
     if configuration.loader_workers:
-        hints["TONNAGE_LOADER_WORKERS"] = str(configuration.loader_workers)
+        hints[LOADER_WORKERS] = str(configuration.loader_workers)
     if configuration.pinned_memory:
-        hints["TONNAGE_PINNED_MEMORY"] = "1"
+        hints[PINNED_MEMORY] = "1"
     return hints
 
 

@@ -51,6 +51,8 @@ def report_of_trace(path: Path) -> ProfileReport:
     notes = []
     if analysis.count == 1:
         notes.append("no steps were found in the trace: everything in it counts as one")
+    elif not analysis.are_marked:
+        notes.append("steps are not marked in the trace: each step of an optimizer, or call of a module, counts as one")
     if analysis.on_gpu:
         notes.append("a profiler slows the host down: steps and idle time of a trace are longer than without it")
     return _report(indicators, analysis, (), machine=Machine(tonnage=__version__), memory={}, notes=notes)

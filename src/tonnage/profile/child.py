@@ -1,4 +1,4 @@
-"""The process in which a user's program runs with a tracker beside it: `python -m tonnage.profile.child FD REQUEST`.
+"""The process in which a user's program runs with a tracker beside it: `python child.py FD REQUEST`.
 
 The program runs as if it had been started by itself: torch is loaded when the program loads it, and only then the tracker
 takes its place. What the program prints, raises and returns stays its own.
@@ -12,6 +12,10 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if __name__ == "__main__":
+    # Our modules, wherever they lie; nothing of it is left in the path, or in the environment, when the program begins.
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tonnage.profile.channel import Channel, inherited_channel
 from tonnage.profile.running import TorchWatch, run_script, show_error
@@ -35,6 +39,7 @@ class Child:
         sys.argv = [self._request["target"], *self._request["arguments"]]
         try:
             if self._request["kind"] == "function":
+                sys.path[0] = os.getcwd()
                 from tonnage.profile.function import run_function
 
                 run_function(self._request, lambda: self._tracker is not None and self._tracker.wants_more)

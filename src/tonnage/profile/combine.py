@@ -44,7 +44,7 @@ def mean_parts(traced: Sequence[TracedStep], clocked: Sequence[ClockedStep], *, 
     wait = fmean(row.loader_seconds for row in clocked) * _exposed_share(traced)
     scale = min(1.0, step / parts.busy_seconds) if parts.busy_seconds > 0 else 1.0
     busy = parts.busy_seconds * scale
-    wait = min(wait, step - busy)
+    wait = max(min(wait, step - busy), 0.0)
     return replace(
         _scaled(parts, scale), step_seconds=step, data_wait_seconds=wait, idle_seconds=max(step - busy - wait, 0.0)
     )
@@ -53,7 +53,7 @@ def mean_parts(traced: Sequence[TracedStep], clocked: Sequence[ClockedStep], *, 
 def _on_host(parts: Parts, clocked: Sequence[ClockedStep], step: float) -> Parts:
     backward = fmean(row.backward_span_seconds for row in clocked)
     optimizer = fmean(row.optimizer_span_seconds for row in clocked)
-    wait = min(fmean(row.loader_seconds for row in clocked), step - backward - optimizer)
+    wait = max(min(fmean(row.loader_seconds for row in clocked), step - backward - optimizer), 0.0)
     rest = max(step - backward - optimizer - wait, 0.0)
     seen = parts.forward_seconds + parts.idle_seconds
     forward = rest * parts.forward_seconds / seen if seen > 0 else rest

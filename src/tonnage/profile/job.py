@@ -99,12 +99,10 @@ class Job:
         request = self.folder / "request.json"
         request.write_text(json.dumps(self._request))
         ours, theirs = channel_pair()
-        source = str(Path(__file__).parents[2])
-        path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-        environment = {"TEARDOWN_CUPTI": "1", **os.environ, "PYTHONPATH": path, _MARK: str(request)}
+        environment = {"TEARDOWN_CUPTI": "1", **os.environ, _MARK: str(request)}
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tonnage.profile.child", str(theirs.fileno()), str(request)],
+                [sys.executable, str(Path(__file__).with_name("child.py")), str(theirs.fileno()), str(request)],
                 stdin=subprocess.DEVNULL, stdout=2, pass_fds=[theirs.fileno()], env=environment,
                 start_new_session=True,
             )  # fmt: skip

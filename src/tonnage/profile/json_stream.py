@@ -117,6 +117,10 @@ class TraceFile:
                     return value
                 except json.JSONDecodeError as error:
                     self._check_progress(error)
+                except RecursionError:
+                    raise InvalidFile(
+                        f"{self.path} is damaged behind event {self.count:,}: it is nested without end"
+                    ) from None
             if not self._more(chunks):
                 # The array form may lack its last bracket: so says the format, for programs that die.
                 if self._is_array and self.count and self._at >= len(self._text):

@@ -18,7 +18,7 @@ from typing import Any
 
 from tonnage.errors import NotFound, TonnageError, UsageError
 from tonnage.profile.build import report_of_run
-from tonnage.profile.job import Job, WindowOptions
+from tonnage.profile.job import Job, Window, WindowOptions
 from tonnage.profile.outputs import draw_report
 from tonnage.profile.report import ProfileReport
 from tonnage.profile.stacks import fold, speedscope
@@ -57,12 +57,13 @@ class Desk:
     def follow(self) -> int:
         """Until the program ends; its exit code."""
         while self._job.listen():
-            if self._job.window.is_complete and self._asked is not None:
-                self._finish()
+            with self._lock:  # an order replaces the window
+                window = self._job.window if self._asked is not None else None
+            if window is not None and window.is_complete:
+                self._finish(window)
         return self._job.wait()
 
-    def _finish(self) -> None:
-        window = self._job.window
+    def _finish(self, window: Window) -> None:
         try:
             report = report_of_run(self._job.program, window, self._job.samples)
             trace, error = gzip.compress(window.trace.read_bytes(), compresslevel=5), ""

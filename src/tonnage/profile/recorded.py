@@ -49,20 +49,24 @@ def find_record(lines: Iterable[str], program: str, program_digest: str) -> Reco
     if not last:
         return None
     try:
-        record = json.loads(last.removeprefix(PREFIX))
+        record = json.loads(last.removeprefix(PREFIX), parse_constant=_refuse)
         window, whole = record["window"], record["whole"]
         if window is None:
             return None
         if "error" in window:
-            raise InvalidFile(f"the steps of {program} could not be timed: {window['error']}")
+            raise InvalidFile(f"the steps of {program} could not be timed: {str(window['error'])[:200]!r}")
         return Recorded(
             indicators=Indicators.from_dict(_indicators(window, program, program_digest)),
             machine=_machine(window),
             run_steps=int(whole["steps"]),
             run_seconds=float(whole["seconds"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidFile(f"the output of {program} holds a record that makes no sense: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InvalidFile(f"the output of {program} holds a record that makes no sense: {error!r:.200}") from None
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
 
 
 def _indicators(window: Mapping[str, Any], program: str, program_digest: str) -> dict[str, Any]:

@@ -21,7 +21,16 @@ from types import ModuleType
 from typing import Any
 
 PREFIX = "tonnage-record "
-MODULES = ("recorder.py", "roots.py", "running.py", "step_clock.py", "turns.py", "usage.py")  # all that it needs
+# All that it needs.
+MODULES = (
+    "loaders.py",
+    "recorder.py",
+    "roots.py",
+    "running.py",
+    "step_clock.py",
+    "turns.py",
+    "usage.py",
+)  # all that it needs
 _WARM = 10
 _LEAST_STEPS, _MOST_STEPS = 20, 500
 _LEAST_SECONDS = 2.0
@@ -44,11 +53,13 @@ class Recorder:
     def begin(self) -> None:
         """torch has been loaded."""
         with suppress(Exception), _own_modules():
-            from tonnage.profile import step_clock, turns, usage
+            from tonnage.profile import loaders, step_clock, turns, usage
 
             self._step_clock, self._usage = step_clock, usage
             self._turns = turns.Turns(self._end_turn)
             self._turns.install()
+            if os.environ.get(loaders.ASKED) == "1":
+                loaders.set_loaders()
 
     def _end_turn(self) -> None:
         if os.getpid() != self._pid:

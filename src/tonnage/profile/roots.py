@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
@@ -11,15 +11,20 @@ from torch import nn
 class Roots:
     """Found in one step by hooks on all modules; followed in the next ones by a hook on each root alone, which is cheap."""
 
-    def __init__(self, on_call: Callable[[], None]) -> None:
+    def __init__(self, on_call: Callable[[], None], compiled: Sequence[nn.Module] | None = None) -> None:
+        """In a program that compiles, only `compiled` modules are followed: other hooks would make it compile again."""
         self._on_call = on_call
         self._depth = 0
-        self._found: dict[int, nn.Module] = {}
-        self._hooks: list[Any] = [
+        self._found = {id(module): module for module in compiled or ()}
+        self._hooks: list[Any] = []
+        self._is_settled = False
+        if compiled is not None:
+            self.settle()
+            return
+        self._hooks = [
             nn.modules.module.register_module_forward_pre_hook(self._enter),
             nn.modules.module.register_module_forward_hook(self._leave, always_call=True),
         ]
-        self._is_settled = False
 
     def settle(self) -> None:
         """A step has been seen."""

@@ -44,7 +44,8 @@ def run_script(target: str) -> None:
     module.__file__ = str(path)
     module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = module
-    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    # Without what this file imports from __future__: it would change the program's annotations.
+    exec(compile(path.read_bytes(), str(path), "exec", dont_inherit=True), module.__dict__)
 
 
 def show_error(error: BaseException) -> None:

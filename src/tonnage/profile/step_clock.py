@@ -29,7 +29,7 @@ class StepClock:
         self._open: list[str] = []  # phases, the innermost last
         self._since: Any = None
         self._loader = LoaderWatch(self._end_forward)
-        self._roots = Roots(self._begin_forward)
+        self._roots = Roots(self._begin_forward, turns.compiled if turns.compiles else None)
         self._waits: list[float] = []
         self.began = time.monotonic()
         turns.on_backward = lambda begins: self._note("backward", begins)

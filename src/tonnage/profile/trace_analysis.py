@@ -38,6 +38,11 @@ class TraceAnalysis:
         return len(self._columns.device.start) > 0
 
     @property
+    def are_marked(self) -> bool:
+        """The profiler has said where steps begin; else they are guessed."""
+        return bool((self._kind == Kind.STEP).any())
+
+    @property
     def count(self) -> int:
         return len(self._bounds) - 1
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from tonnage.profile.trace_names import BACKWARD_PREFIX, MODULE_PREFIX, Names, c
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+_LARGEST = 2.0**62  # microseconds since whenever, bytes and numbers are far below
 
 
 class Kind(IntEnum):
@@ -81,7 +84,7 @@ class TraceColumns:
         self.forward_ends, self.backward_ends = Flows(), Flows()
         self.launch_row = array("i")  # row of the host, and its correlation
         self.launch_correlation = array("q")
-        self.threads: dict[tuple[Any, Any], int] = {}
+        self.threads: dict[tuple[str, str], int] = {}
         self.origin: float | None = None
         self.device_names: dict[int, str] = {}
 
@@ -99,7 +102,7 @@ class TraceColumns:
 
     def _add_span(self, event: Mapping[str, Any], category: str) -> None:
         start, duration = event.get("ts"), event.get("dur", 0)
-        if not isinstance(start, int | float) or not isinstance(duration, int | float):
+        if not _is_moment(start) or not _is_moment(duration):
             return
         name = str(event.get("name", ""))
         if category in ("kernel", "gpu_memcpy", "gpu_memset"):
@@ -136,8 +139,8 @@ class TraceColumns:
         rows.device.append(_number(event, "device") % 32768)
 
     def _add_flow(self, event: Mapping[str, Any], ends: Flows) -> None:
-        if isinstance(event.get("ts"), int | float) and isinstance(event.get("id"), int):
-            ends.arrow.append(event["id"])
+        if _is_moment(event.get("ts")) and _is_moment(event.get("id")):
+            ends.arrow.append(int(event["id"]))
             ends.thread.append(self._thread(event))
             ends.at.append(self._moment(event["ts"]))
 
@@ -147,10 +150,15 @@ class TraceColumns:
         return microseconds - self.origin
 
     def _thread(self, event: Mapping[str, Any]) -> int:
-        return self.threads.setdefault((event.get("pid"), event.get("tid")), len(self.threads) % 65536)
+        return self.threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self.threads) % 65536)
 
 
 def _number(event: Mapping[str, Any], name: str) -> int:
     arguments = event.get("args")
     value = arguments.get(name, 0) if isinstance(arguments, dict) else 0
-    return int(value) if isinstance(value, int | float) else 0
+    return int(value) if _is_moment(value) else 0
+
+
+def _is_moment(value: object) -> TypeGuard[float]:
+    """A number that the columns can hold; a damaged trace may say anything."""
+    return isinstance(value, int | float) and abs(value) < _LARGEST

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -28,8 +29,10 @@ class Turns:
         self.on_backward: Callable[[bool], None] = lambda begins: None
         self.on_optimizer: Callable[[bool], None] = lambda begins: None
         self.training = False
+        self.compiles = False  # then no hooks may be set on modules but these
+        self.compiled: list[nn.Module] = []
         self._counts: dict[int, int] = {}  # steps of each optimizer that lives
-        self._depth = 0
+        self._stepping: list[torch.optim.Optimizer] = []  # an optimizer may step another
         self._nested = 0
         self._called: Counter[int] = Counter()
         self._backward_seen = False
@@ -45,6 +48,7 @@ class Turns:
         ]
         self._watch_optimizers()
         self._watch_backward()
+        self._watch_compiler()
 
     def remove(self) -> None:
         """The program goes on as if nothing had been there. Hooks of optimizers stay, and do nothing: torch does not
@@ -80,16 +84,42 @@ class Turns:
         torch.autograd.backward = backward
         self._undo.append(lambda: restore(torch.autograd, "backward", backward, original))
 
+    def _watch_compiler(self) -> None:
+        """Hooks on all modules would be compiled with them, and everything again when they go: they go before."""
+        original = torch.compile
+
+        @wraps(original)
+        def compiling(*args: Any, **kwargs: Any) -> Any:
+            self._remove_module_hooks()
+            self.compiles = True
+            made = original(*args, **kwargs)
+            if args or "model" in kwargs:
+                return self._know_compiled(made)
+            return lambda model: self._know_compiled(made(model))  # a decorator, which will compile one
+
+        torch.compile = compiling
+        self._undo.append(lambda: restore(torch, "compile", compiling, original))
+
+    def _know_compiled(self, made: Any) -> Any:
+        """A compiled module calls its own hooks outside of what is compiled."""
+        if isinstance(made, nn.Module):
+            self.compiled.append(made)
+            self._module_hooks.append(made.register_forward_hook(self._after_leader))
+        return made
+
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def _before_optimizer(self, *_: Any) -> None:
-        self._depth += 1
-        if self._depth == 1:
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer in self._stepping:  # its last step has raised, and nobody was told that it ended
+            del self._stepping[self._stepping.index(optimizer) :]
+        self._stepping.append(optimizer)
+        if len(self._stepping) == 1:
             self.on_optimizer(True)
 
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._depth -= 1
-        if self._depth:
+        if optimizer in self._stepping:
+            del self._stepping[self._stepping.index(optimizer) :]
+        if self._stepping:
             return
         self.on_optimizer(False)
         self._know(optimizer)

@@ -15,8 +15,11 @@ _PARENT, _USER, _SYSTEM = 1, 11, 12  # fields of /proc/PID/stat behind the name
 
 
 def usage() -> dict[str, float]:
-    """CPU seconds of this process and of those it has started, such as loader workers, and the time."""
-    seconds = time.process_time() + sum(seconds for _, seconds in _below(os.getpid()))
+    """CPU seconds of this process and of those it has started, such as loader workers, whether they live or have ended;
+    and the time."""
+    ended = os.times()
+    seconds = time.process_time() + ended.children_user + ended.children_system
+    seconds += sum(seconds for _, seconds in _below(os.getpid()))
     return {"cpu_seconds": seconds, "wall_seconds": time.monotonic()}
 
 

@@ -55,7 +55,10 @@ class Client:
             answer = ConfigurationAnswer.model_validate(self._ask("POST", "/v1/configurations", plain_request(work)))
         except ValidationError:
             raise self._strange() from None
-        return label_json.load(answer.text.encode()), answer
+        try:
+            return label_json.load(answer.text.encode()), answer
+        except UnicodeEncodeError:
+            raise self._strange() from None
 
     def report(
         self, label: str, indicators: Indicators, machine: Machine | None = None, run: Run | None = None

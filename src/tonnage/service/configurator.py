@@ -99,6 +99,11 @@ class Configurator:
         row = self.book.find(label)
         if indicators.program_digest != row.program_digest:
             raise UsageError(f"the label {label} is for another program than these indicators are of")
+        if indicators.basis != "measured":
+            raise UsageError("these indicators were predicted, not measured")
+        if indicators.gpu != row.gpu:
+            has, wants = (name or "a processor alone" for name in (indicators.gpu, row.gpu))
+            raise UsageError(f"the label {label} is for {wants}, these indicators are of {has}")
         now = datetime.fromtimestamp(self.clock(), UTC)
         measured = LabelMeasurement(
             measured_at=now,

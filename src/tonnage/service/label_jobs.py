@@ -11,7 +11,7 @@ from tonnage.configure.label import Label
 from tonnage.configure.label_annotations import to_annotations
 from tonnage.configure.refusals import OtherProgram
 from tonnage.engines.base import Job
-from tonnage.engines.jobs import NOTHING_MORE, Surroundings, job_of
+from tonnage.engines.jobs import NOTHING_MORE, SET_LOADERS, Surroundings, job_of
 from tonnage.engines.recording import without_recorder
 from tonnage.errors import UsageError
 from tonnage.program.digest import contents_digest
@@ -22,9 +22,18 @@ from tonnage.service.labels import claimed, looked_at, read_label
 
 @contextmanager
 def job_of_label(
-    path: Path, engine: str, name: str = "", surroundings: Surroundings = NOTHING_MORE, *, only_look: bool = False
+    path: Path,
+    engine: str,
+    name: str = "",
+    surroundings: Surroundings = NOTHING_MORE,
+    *,
+    only_look: bool = False,
+    set_loaders: bool = False,
 ) -> Iterator[Job]:
-    """Of a verified label. It is used up unless the body fails, or only wants to look. Steps of the program are timed."""
+    """Of a verified label. It is used up unless the body fails, or only wants to look. Steps of the program are timed.
+
+    With `set_loaders`, the program's data loaders get the workers and the pinned memory that the label counts on.
+    """
     signed, program = read_label(path), read_program(path)
     if program.kind != "script":
         raise UsageError(f"{path} is for {program.name}, which is no script", "engines run scripts")
@@ -34,7 +43,10 @@ def job_of_label(
         job = job_of(
             label.hardware, Path(program.target), program.arguments, name=name,
             image="" if engine == "local" else label.image.pinned,
-            surroundings=replace(surroundings, labels={**surroundings.labels, **to_annotations(signed)}),
+            surroundings=replace(
+                surroundings, labels={**surroundings.labels, **to_annotations(signed)},
+                environment={**surroundings.environment, **({SET_LOADERS: "1"} if set_loaders else {})},
+            ),
             record=True,
         )  # fmt: skip
         _check_contents(job, program, label)

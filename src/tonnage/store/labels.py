@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, func, insert, select
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select
 
 from tonnage.errors import NotFound, UsageError
 from tonnage.store.database import Database
 from tonnage.store.tables import LabelMeasurements, Labels
 
+_KEPT = timedelta(days=30)
 MOST_MEASUREMENTS = 1000  # of one label: each is deployed once, and reports a few times at most
 
 
@@ -49,8 +50,11 @@ class LabelBook:
         self._database = database
 
     def add(self, row: LabelRow) -> None:
+        """Labels that were never used go, some time after they have expired."""
         values = {name: getattr(row, name) for name in row.__slots__}
+        used = select(LabelMeasurements.label_id)
         with self._database.writing() as connection:
+            connection.execute(delete(Labels).where(Labels.expires_at < row.issued_at - _KEPT, Labels.id.not_in(used)))
             connection.execute(insert(Labels).values(values))
 
     def find(self, label: str) -> LabelRow:
@@ -79,12 +83,18 @@ class LabelBook:
             return tuple(LabelMeasurement(**row) for row in connection.execute(statement).mappings())
 
     def indicators_of(self, program_digest: str) -> dict[str, Mapping[str, Any]]:
-        """Of all runs of a program with any label: the last on each GPU."""
+        """Of all runs of a program with any label that came to a good end: the last on each GPU."""
         of_program = LabelMeasurements.label_id.in_(select(Labels.id).where(Labels.program_digest == program_digest))
-        statement = select(LabelMeasurements.indicators).where(of_program).order_by(LabelMeasurements.id)
+        columns = (LabelMeasurements.indicators, LabelMeasurements.run)
+        statement = select(*columns).where(of_program).order_by(LabelMeasurements.id)
         with self._database.reading() as connection:
-            found: list[Any] = list(connection.execute(statement).scalars())
+            found: list[Any] = [indicators for indicators, run in connection.execute(statement) if _is_good(run)]
         return {str(indicators["gpu"]): indicators for indicators in found}
+
+
+def _is_good(run: Any) -> bool:
+    """Nothing is known of a run of which only a window was seen."""
+    return run is None or run["state"] in ("running", "succeeded")
 
 
 def _row(connection: Connection, label: str) -> RowMapping:
