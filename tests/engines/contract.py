@@ -117,7 +117,9 @@ class EngineContract:
             engine.submit(manifest)
 
     def test_what_was_removed_is_gone(self, engine: Engine) -> None:
-        job_id = engine.submit(engine.plan(self.job("hello"), EngineOptions()))
+        manifest = engine.plan(self.job("hello"), EngineOptions())
+        job_id = engine.submit(manifest)
+        assert (manifest.job_id or manifest.name) == job_id  # by which a start that was cut off is found
         wait_for(engine, job_id, is_over)
         assert isinstance(engine, Removes)
         engine.remove(job_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tonnage.engines.base import Engine, EngineOptions, Job, Mount, Resources, Source
 from tonnage.engines.container_arguments import ContainerOptions
 from tonnage.engines.containers import DockerEngine, PodmanEngine
-from tonnage.engines.host import Host, HostGpu, NumaNode
 from tonnage.engines.kubernetes import KubernetesEngine
 from tonnage.engines.kubernetes_manifest import KubernetesOptions
 from tonnage.engines.local import LocalEngine
@@ -13,23 +12,15 @@ from tonnage.engines.local import LocalEngine
 GIB = 1 << 30
 DIGEST = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-HOST = Host(
-    cores=tuple(range(16)),
-    memory_bytes=128 * GIB,
-    nodes=(
-        NumaNode(index=0, cores=(0, 1, 2, 3, 8, 9, 10, 11), memory_bytes=64 * GIB),
-        NumaNode(index=1, cores=(4, 5, 6, 7, 12, 13, 14, 15), memory_bytes=64 * GIB),
-    ),
-    gpus=tuple(HostGpu(index=index, name="NVIDIA H200", model="H200") for index in range(4)),
-)
-
 TRAIN = Job(
     name="train-vit",
     image="registry.example/pytorch@" + DIGEST,
     command=("python3", "train.py", "--batch-size", "64"),
     workdir="/app",
     source=Source(files={"train.py": b"import model\nprint('train')\n", "model.py": b"LAYERS = 12\n"}, digest=DIGEST),
-    resources=Resources(cpu_cores=6, memory_bytes=48 * GIB, gpu_count=2, gpu="H200", shared_memory_bytes=8 * GIB),
+    resources=Resources(
+        cpu_cores=6, memory_bytes=48 * GIB, gpu_count=2, gpu="H200", shared_memory_bytes=8 * GIB, one_numa_node=True
+    ),
     environment={"TONNAGE_LOADER_WORKERS": "4"},
     labels={"tonnage.label": "7f3c", "tonnage.program-digest": DIGEST},
 )
@@ -41,7 +32,7 @@ SERVE = Job(
     ports=((80, 8000),),
     replicas=3,
     mounts=(Mount(source="pvc:models", target="/models"),),
-    node_labels={"topology.kubernetes.io/zone": "eu-1a"},
+    node_type="hopper",
 )
 ON_NODE = Job(
     name="on-node",
@@ -49,7 +40,7 @@ ON_NODE = Job(
     command=("python3", "-c", "print('a b')"),
     resources=Resources(cpu_cores=4, memory_bytes=2 * GIB, numa_node=1),
     ports=((8080, 80),),
-    mounts=(Mount(source="/", target="/host"), Mount(source="/tmp", target="/out", read_only=False)),
+    mounts=(Mount(source="/data", target="/data"), Mount(source="/tmp", target="/out", read_only=False)),
     environment={"TOKEN": "secret", "PATH": "/opt/bin"},
 )
 LOCAL = Job(
@@ -67,11 +58,15 @@ MANIFESTS: dict[str, tuple[Engine, Job, EngineOptions]] = {
         KubernetesEngine(),
         SERVE,
         KubernetesOptions(
-            runtime_class="nvidia", service_account="server", pull_secret="registry", priority_class="high"
+            node_type_label="tonnage.io/node-type",
+            runtime_class="nvidia",
+            service_account="server",
+            pull_secret="registry",
+            priority_class="high",
         ),
     ),
-    "podman-train.txt": (PodmanEngine(host=HOST, cdi_folders=()), TRAIN, ContainerOptions()),
-    "podman-numa.txt": (PodmanEngine(host=HOST, cdi_folders=()), ON_NODE, ContainerOptions(user="", network="none")),
-    "docker-train.txt": (DockerEngine(host=HOST, cdi_folders=()), TRAIN, ContainerOptions(devices="2,3")),
-    "local-train.txt": (LocalEngine(host=HOST), LOCAL, EngineOptions()),
+    "podman-train.txt": (PodmanEngine(), TRAIN, ContainerOptions()),
+    "podman-numa.txt": (PodmanEngine(), ON_NODE, ContainerOptions(user="", network="none")),
+    "docker-train.txt": (DockerEngine(), TRAIN, ContainerOptions(devices="2,3")),
+    "local-train.txt": (LocalEngine(), LOCAL, EngineOptions()),
 }

@@ -11,6 +11,7 @@ from tonnage.engines import deploying
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState
 from tonnage.engines.deploying import Deployments, deploy, status_of, statuses, stop, wait
 from tonnage.engines.fake import FakeEngine, FakeRun
+from tonnage.engines.folders import write_json
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 
 
@@ -56,6 +57,45 @@ def test_an_engine_that_does_not_answer_leaves_nothing(engine: FakeEngine, deplo
     put(engine, deployments, "train")
 
 
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_job_that_cannot_be_written_down_is_ended(
+    engine: FakeEngine, deployments: Deployments, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    fail_to_write(deployments, monkeypatch, failure)
+    with pytest.raises(type(failure)):
+        put(engine, deployments, "train")
+    assert list(engine.jobs()) == []
+    assert list(deployments.all()) == []
+
+
+def test_a_job_that_cannot_be_ended_can_still_be_found(
+    engine: FakeEngine, deployments: Deployments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_to_write(deployments, monkeypatch, OSError(28, "No space left on device"))
+    monkeypatch.setattr(engine, "cancel", lambda job_id: engine._find(JobId("not-there")))
+    with pytest.raises(OSError, match="No space"):
+        put(engine, deployments, "train")
+    assert status_of(deployments.find("train")).state is JobState.RUNNING
+
+
+def fail_to_write(deployments: Deployments, monkeypatch: pytest.MonkeyPatch, failure: BaseException) -> None:
+    """When the job runs already."""
+    write = deployments.write
+
+    def fail(deployment: deploying.Deployment) -> None:
+        if deployment.job_id:
+            raise failure
+        write(deployment)
+
+    monkeypatch.setattr(deployments, "write", fail)
+
+
+def test_a_file_that_cannot_be_written_leaves_no_half(tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "x.json", {"x": object()})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_name_is_used_once(engine: FakeEngine, deployments: Deployments) -> None:
     made = put(engine, deployments, "train")
     with pytest.raises(UsageError, match="already"):
@@ -85,6 +125,17 @@ def test_a_start_that_was_cut_off_can_be_stopped(engine: FakeEngine, deployments
     assert status_of(deployments.find("train")).state is JobState.RUNNING
     assert stop(made, deployments, remove=True).state is JobState.CANCELLED
     assert list(engine.jobs()) == []
+
+
+def test_a_start_that_was_cut_off_is_found_where_it_was_asked_for(
+    engine: FakeEngine, deployments: Deployments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = engine.plan(Job(name="train", command=("sleep",)), EngineOptions())
+    monkeypatch.setattr(engine, "plan", lambda *_: replace(manifest, job_id=JobId("vision/train")))
+    found: list[JobId] = []
+    monkeypatch.setattr(engine, "submit", lambda _: found.append(deployments.find("train").name_there) or found[0])
+    put(engine, deployments, "train")
+    assert found == ["vision/train"]
 
 
 def test_what_is_gone_can_be_forgotten(engine: FakeEngine, deployments: Deployments) -> None:

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from rootfs import IMAGE
 from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources, Source
 from tonnage.engines.bundle import digest_of
 from tonnage.engines.container_arguments import ContainerOptions
+from tonnage.engines.container_client import Client
 from tonnage.engines.containers import ContainerEngine, DockerEngine, PodmanEngine
 from tonnage.engines.jobs import DIGEST_LABEL, Hardware, Surroundings, job_of
 from tonnage.engines.names import fresh_name
@@ -109,6 +111,24 @@ class TestDocker(EngineContract):
 
     def test_a_build_that_fails_leaves_no_image(self, engine: ContainerEngine) -> None:
         build_in_vain(engine)
+
+    def test_variables_of_the_job_are_not_the_client_s(
+        self, engine: ContainerEngine, submit: Callable[..., JobId]
+    ) -> None:
+        assert output(engine, submit("hello", **asks_for(CLIENTS_OWN))) == list(CLIENTS_OWN.values())
+
+
+# With any of these the clients would look for their server, their storage or their settings elsewhere.
+CLIENTS_OWN = {
+    "CONTAINERS_CONF": "/nowhere", "CONTAINERS_STORAGE_CONF": "/nowhere", "DOCKER_CONTEXT": "none", "HOME": "/tmp/x",
+    "DOCKER_HOST": "tcp://nowhere:1", "PATH": "/usr/bin:/a b", "HTTPS_PROXY": "http://me:\"p#ss\"@proxy", "XDG_X": " ä=",
+}  # fmt: skip
+
+
+def asks_for(variables: dict[str, str]) -> dict[str, object]:
+    """What a job needs to print its variables."""
+    program = f"import os\nfor name in {list(variables)}: print(os.environ[name])".encode()
+    return {"source": Source(files={"main.py": program}, digest=""), "environment": variables}
 
 
 # -- limits, read back inside the container -------------------------------------------------------------------------------
@@ -219,7 +239,7 @@ def test_a_gpu_is_not_given_to_a_second_container(
 def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpu: str) -> None:
     job = python("", resources=Resources(gpu_count=2))
     with pytest.raises(DoesNotFit, match="2 GPUs are wanted, this machine has 1"):
-        podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpu))
+        podman_engine.submit(podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpu)))
     named = podman_engine.plan(python(""), ContainerOptions(cdi_kind=fake_gpu, devices="7"))
     before = containers()
     with pytest.raises(DoesNotFit, match="unresolvable"):
@@ -254,11 +274,18 @@ def test_folders_are_mounted(podman_engine: PodmanEngine, run: Callable[..., Job
 
 
 def test_variables_are_not_on_the_command_line(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
-    job = python(
-        "import os; print(os.environ['TOKEN'], os.environ['PATH'])", environment={"TOKEN": "s3cr3t", "PATH": "/usr/bin"}
-    )
+    variables = {"TOKEN": "s3cr3t", "KEY": "of several\nlines", "HTTPS_PROXY": "http://me:s3cr3t@proxy"}
+    job = python("", **asks_for(variables))
     assert "s3cr3t" not in podman_engine.plan(job, ContainerOptions()).text
-    assert output(podman_engine, run(job)) == ["s3cr3t /usr/bin"]
+    assert "\n".join(output(podman_engine, run(job))) == "\n".join(variables.values())
+
+
+def test_variables_of_the_job_are_not_the_client_s(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
+    assert output(podman_engine, run(python("", **asks_for(CLIENTS_OWN)))) == list(CLIENTS_OWN.values())
+
+
+def test_home_is_where_something_can_be_written(podman_engine: PodmanEngine, run: Callable[..., JobId]) -> None:
+    assert output(podman_engine, run(python("import os; print(os.environ['HOME'])"))) == ["/tmp"]
 
 
 def test_a_recorded_program_runs_as_by_itself(
@@ -330,6 +357,7 @@ def image_of(engine: ContainerEngine, job_id: JobId) -> str:
         ({"resources": Resources(memory_bytes=1 << 16)}, UsageError, "memory limit"),
         ({"source": Source(files={}, digest="", requirements=("numpy",))}, TonnageError, "No module named pip"),
         ({"environment": {"A=B --privileged": "1"}}, UsageError, "environment variable"),
+        ({"environment": {"PATH": "/bin\nTOKEN=x"}}, UsageError, "PATH cannot have a value of several lines"),
     ],
 )  # fmt: skip
 def test_bad_input_leaves_no_container(
@@ -400,6 +428,34 @@ def test_an_interrupted_start_leaves_no_container(podman_engine: PodmanEngine, m
     with pytest.raises(KeyboardInterrupt):
         podman_engine.submit(podman_engine.plan(python(PROGRAMS["sleep"]), ContainerOptions()))
     assert containers() == before
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), Unreachable("podman create did not answer in 60 s")])
+def test_a_container_whose_number_was_never_told_is_removed(
+    podman_engine: PodmanEngine, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    call = Client.run
+
+    def fail(client: Client, *arguments: str, **more: Any) -> str:
+        said = call(client, *arguments, **more)
+        if arguments[0] == "create":
+            raise failure
+        return said
+
+    before = containers()
+    monkeypatch.setattr(Client, "run", fail)
+    with pytest.raises(type(failure)):
+        podman_engine.submit(podman_engine.plan(python(""), ContainerOptions()))
+    assert containers() == before
+
+
+def test_a_start_that_fails_leaves_the_older_job_of_that_name(
+    podman_engine: PodmanEngine, run: Callable[..., JobId]
+) -> None:
+    older = run(python(PROGRAMS["sleep"]))
+    with pytest.raises(UsageError, match="in use"):
+        run(python("", name=older))
+    assert podman_engine.state(older).state is JobState.RUNNING
 
 
 def test_a_container_of_somebody_else_is_not_found(podman_engine: PodmanEngine) -> None:

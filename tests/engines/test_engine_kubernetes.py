@@ -17,13 +17,16 @@ from kubelet import cluster
 from lightkube import Client
 from lightkube.config.kubeconfig import Cluster, KubeConfig, User
 
-from tonnage.engines.base import Engine, EngineOptions, Job, JobState, Resources, Source
+from tonnage.engines.base import Engine, EngineOptions, Job, JobId, JobState, Resources, Source
 from tonnage.engines.kubernetes import KubernetesEngine
+from tonnage.engines.kubernetes_client import _translate
 from tonnage.engines.kubernetes_manifest import KubernetesOptions
 from tonnage.engines.kubernetes_states import CANCELLED, deployment_status, job_status
 from tonnage.engines.names import fresh_name
 from tonnage.engines.ports import free_port
 from tonnage.errors import DoesNotFit, NotFound, Unreachable
+from tonnage.profile.recorded import without_records
+from tonnage.profile.recorder import PREFIX
 
 Document = dict[str, Any]
 
@@ -121,6 +124,43 @@ def test_what_no_node_holds_is_refused(kubernetes: KubernetesEngine, monkeypatch
     ]:
         with pytest.raises(DoesNotFit, match=words):
             kubernetes.submit(kubernetes.plan(python("", resources=resources), EngineOptions()))
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_who_may_not_look_at_nodes_may_still_deploy(
+    kubernetes: KubernetesEngine, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> list[Document]:
+        raise _translate(code, "nodes is forbidden", "Node")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kubernetes.cluster, "list", refuse)
+        job_id = kubernetes.submit(kubernetes.plan(python(""), EngineOptions()))
+    kubernetes.cancel(job_id)
+    kubernetes.remove(job_id)
+
+
+def test_a_cluster_that_only_talks_of_refusing_is_unreachable(
+    kubernetes: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> list[Document]:
+        raise _translate(503, "etcd refuses to elect a leader", "Node")
+
+    monkeypatch.setattr(kubernetes.cluster, "list", fail)
+    with pytest.raises(Unreachable, match="answers 503"):
+        kubernetes.submit(kubernetes.plan(python(""), EngineOptions()))
+
+
+def test_records_are_told_from_other_lines_of_several_pods(
+    kubernetes: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = [{"metadata": {"name": name, "namespace": "default"}} for name in ("a", "b")]
+    monkeypatch.setattr(kubernetes, "_find", lambda job_id: {})
+    monkeypatch.setattr(kubernetes, "_pods", lambda document: pods)
+    monkeypatch.setattr(kubernetes.cluster, "log", lambda *_, follow: iter(["loss 1", "", f"{PREFIX}{{}}"]))
+    lines = list(kubernetes.logs(JobId("default/x")))
+    assert list(without_records(lines)) == ["a: loss 1", "b: loss 1"]
+    assert sum(line.startswith(PREFIX) for line in lines) == 2
 
 
 # -- states, from what clusters tell --------------------------------------------------------------------------------------

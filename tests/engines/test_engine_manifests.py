@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ Document = dict[str, Any]
 def test_manifests_are_as_they_were(file: str) -> None:
     engine, job, options = MANIFESTS[file]
     assert engine.plan(job, options).text == (GOLDEN / file).read_text()
+
+
+@pytest.mark.parametrize("file", [file for file in MANIFESTS if file.endswith(".txt")])
+def test_a_plan_asks_no_machine(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `--dry-run` of a GPU job works on a laptop."""
+    monkeypatch.setattr("tonnage.engines.containers.read_host", refuse)
+    monkeypatch.setattr("tonnage.engines.local.read_host", refuse)
+    monkeypatch.setattr("tonnage.engines.containers.cdi_devices", refuse)
+    engine, job, options = MANIFESTS[file]
+    assert type(engine)().plan(job, options).text == (GOLDEN / file).read_text()
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("a plan is pure")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -177,8 +192,6 @@ def test_quantities_are_exact_and_never_too_little() -> None:
     ],
 )
 def test_what_a_cluster_cannot_do_is_refused(change: dict[str, Any], words: str) -> None:
-    from dataclasses import replace
-
     with pytest.raises(UsageError, match=words):
         KubernetesEngine().plan(replace(TRAIN, **change), EngineOptions())
 
@@ -186,6 +199,36 @@ def test_what_a_cluster_cannot_do_is_refused(change: dict[str, Any], words: str)
 def test_a_namespace_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="namespace"):
         KubernetesEngine().plan(TRAIN, KubernetesOptions(namespace="Vision"))
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        (KubernetesOptions(), ["nvidia.com/gpu.product"]),
+        (KubernetesOptions(node_type_label="tonnage.io/node-type"), ["nvidia.com/gpu.product", "tonnage.io/node-type"]),
+        (KubernetesOptions(node_type_label="tonnage.io/node-type", dra=True), ["tonnage.io/node-type"]),
+    ],
+)
+def test_nodes_of_the_label_s_type_are_taken_where_they_say_their_type(
+    options: KubernetesOptions, keys: list[str]
+) -> None:
+    affinity = pod(render(replace(TRAIN, node_type="hopper"), options)[-1:])["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    found = {expression["key"]: expression["values"] for expression in term["matchExpressions"]}
+    assert sorted(found) == keys
+    assert found.get("tonnage.io/node-type", ["hopper"]) == ["hopper"]
+
+
+def test_a_device_class_may_have_another_name_than_its_driver() -> None:
+    _, template, _ = render(TRAIN, KubernetesOptions(dra=True, device_class="large-gpus"))
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["deviceClassName"] == "large-gpus"
+    assert request["exactly"]["selectors"][0]["cel"]["expression"].startswith('device.attributes["gpu.nvidia.com"].')
+
+
+def test_a_name_that_no_label_of_a_node_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="no name of a node's label"):
+        KubernetesEngine().plan(replace(TRAIN, node_type="hopper"), KubernetesOptions(node_type_label="a b"))
 
 
 # -- the Containerfile ----------------------------------------------------------------------------------------------------
@@ -209,8 +252,6 @@ def test_no_file_leaves_the_folder_of_the_build(tmp_path: Path, name: str) -> No
 
 
 def test_another_program_or_image_has_another_tag() -> None:
-    from dataclasses import replace
-
     source = Source(files={"a.py": b""}, digest=DIGEST)
     other, more = replace(source, files={"a.py": b"1"}), replace(source, requirements=("numpy",))
     job = Job(name="x", image="python:3", command=("a",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.engines import registry
-from tonnage.engines.base import EngineOptions, JobState
+from tonnage.engines.base import EngineOptions, Job, JobId, JobState, Resources
 from tonnage.engines.bundle import bundle, digest_of
-from tonnage.engines.container_arguments import ContainerOptions
+from tonnage.engines.container_arguments import ContainerOptions, choose
 from tonnage.engines.container_client import DOCKER, PODMAN, Client
+from tonnage.engines.container_environment import environment_arguments, lines, named
 from tonnage.engines.container_states import container_status
 from tonnage.engines.fake import FakeEngine
-from tonnage.engines.host import Host, NumaNode, cdi_devices, format_cores, parse_cores, read_host, read_numa_nodes
+from tonnage.engines.host import (
+    Host,
+    HostGpu,
+    NumaNode,
+    cdi_devices,
+    format_cores,
+    node_for,
+    parse_cores,
+    read_device_node,
+    read_host,
+    read_numa_nodes,
+)
 from tonnage.engines.jobs import NOTHING_MORE, Hardware, Surroundings, job_of, resources_of
 from tonnage.engines.kubernetes_manifest import KubernetesOptions
+from tonnage.engines.local import LocalEngine, LocalOptions
 from tonnage.engines.names import check_name, fresh_name, is_label_key, is_label_value, name_like
 from tonnage.engines.options import parse_options
 from tonnage.engines.ports import answers, check_ports, free_port, is_taken
@@ -174,16 +188,16 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_script_takes_along_what_it_imports(script: Path) -> None:
-    source, entry = bundle(script)
-    assert entry == "train.py"
+    source = bundle(script)
+    assert source.entry == "train.py"
     assert sorted(source.files) == [
         "helper.py", "package/__init__.py", "package/deep.py", "package/other.py", "package/sibling.py", "train.py"
     ]  # fmt: skip
 
 
 def test_a_folder_is_taken_as_a_whole(script: Path) -> None:
-    source, entry = bundle(script.parent / "package" / "deep.py", folder=script.parent)
-    assert entry == "package/deep.py"
+    source = bundle(script.parent / "package" / "deep.py", folder=script.parent)
+    assert source.entry == "package/deep.py"
     assert {"data.csv", "unused.py"} < set(source.files)
     assert "__pycache__/x.pyc" not in source.files
 
@@ -197,11 +211,9 @@ def test_a_job_of_a_label_has_its_hardware(script: Path) -> None:
     hardware = Hardware(
         gpu="H200", gpu_count=2, cpu_cores=8, sockets=1, memory_bytes=32 * GIB, loader_workers=4, pinned_memory=True
     )
-    nodes = tuple(NumaNode(index=i, cores=tuple(range(c)), memory_bytes=64 * GIB) for i, c in ((0, 4), (1, 8)))
-    host = Host(cores=tuple(range(12)), memory_bytes=128 * GIB, nodes=nodes)
-    job = job_of(hardware, script, ["--x"], image="python:3", host=host)
+    job = job_of(hardware, script, ["--x"], image="python:3")
     assert job.command == ("python3", "train.py", "--x")
-    assert (job.resources.gpu, job.resources.gpu_count, job.resources.numa_node) == ("H200", 2, 1)
+    assert (job.resources.gpu, job.resources.gpu_count, job.resources.one_numa_node) == ("H200", 2, True)
     assert job.resources.shared_memory_bytes == 16 * GIB
     assert job.environment["TONNAGE_LOADER_WORKERS"] == "4"
     assert job.labels["tonnage.program-digest"].startswith("sha256:")
@@ -213,11 +225,69 @@ def test_a_local_job_runs_where_the_user_is(script: Path, monkeypatch: pytest.Mo
     assert (job.command[1], job.workdir) == (str(script), str(tmp_path))
 
 
+def test_a_recorded_local_job_runs_from_what_was_read(script: Path, tmp_path: Path) -> None:
+    script.write_text(
+        "import helper, os, sys; print(helper.WORD, os.getcwd(), sys.path[0] == os.path.dirname(__file__))"
+    )
+    (script.parent / "helper.py").write_text("WORD = 'read'")
+    engine, job = LocalEngine(tmp_path / "local"), job_of(Hardware(), script, record=True)
+    (script.parent / "helper.py").write_text("WORD = 'changed since'")
+    job_id = engine.submit(engine.plan(job, EngineOptions()))
+    assert list(engine.logs(job_id, follow=True)) == [f"read {Path.cwd()} True"]
+    assert "a private copy of helper.py, train.py" in engine.plan(job, EngineOptions()).text
+
+
 def test_several_sockets_are_not_bound_to_one_node() -> None:
-    host = Host(cores=(0,), memory_bytes=GIB, nodes=(NumaNode(index=0, cores=(0,), memory_bytes=GIB),) * 2)
-    assert resources_of(Hardware(sockets=2, memory_bytes=GIB), NOTHING_MORE, host).numa_node is None
-    chosen = Surroundings(environment={}, labels={}, numa_node=3)
-    assert resources_of(Hardware(sockets=1, memory_bytes=GIB), chosen, host).numa_node == 3
+    assert not resources_of(Hardware(sockets=2, memory_bytes=GIB), NOTHING_MORE).one_numa_node
+    chosen = resources_of(Hardware(sockets=1), Surroundings(environment={}, labels={}, numa_node=3))
+    assert (chosen.numa_node, chosen.one_numa_node) == (3, False)
+
+
+TWO_SOCKETS = Host(
+    cores=tuple(range(12)),
+    memory_bytes=128 * GIB,
+    nodes=tuple(NumaNode(index=i, cores=cores, memory_bytes=64 * GIB) for i, cores in ((0, (0, 1, 2, 3)), (1, (4, 5)))),
+    gpus=tuple(
+        HostGpu(index=i, name="NVIDIA L4", model="L4", numa_node=node) for i, node in enumerate((1, 0, 1, None))
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "node"),
+    [
+        ([], 1, 0),
+        (["nvidia.com/gpu=0"], 2, 1),
+        (["nvidia.com/gpu=1"], 2, 0),
+        (["nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=2"], 2, 1),
+        (["nvidia.com/gpu=3"], 2, 0),  # the machine does not say where it is
+        (["nvidia.com/gpu=0"], 3, 0),  # its node is too small
+        (["nvidia.com/gpu=0"], 5, None),
+    ],
+)
+def test_a_job_of_one_socket_is_at_its_gpus(gpus: list[str], cores: int, node: int | None) -> None:
+    resources = Resources(cpu_cores=cores, gpu_count=len(gpus), one_numa_node=True)
+    assert node_for(resources, TWO_SOCKETS, gpus) == node
+    assert node_for(replace(resources, numa_node=7), TWO_SOCKETS, gpus) == 7
+    assert node_for(replace(resources, one_numa_node=False), TWO_SOCKETS, gpus) is None
+
+
+def test_containers_and_processes_are_bound_to_the_node_of_their_gpu(tmp_path: Path) -> None:
+    resources = Resources(cpu_cores=2, gpu_count=1, one_numa_node=True)
+    chosen = choose(resources, ContainerOptions(), TWO_SOCKETS, (), {})
+    assert (chosen.gpus, chosen.node, chosen.cores) == (["nvidia.com/gpu=0"], "1", "4-5")
+    later = choose(resources, ContainerOptions(), TWO_SOCKETS, (), {"nvidia.com/gpu=0": JobId("other")})
+    assert (later.gpus, later.node, later.cores) == (["nvidia.com/gpu=1"], "0", "0-3")
+    engine, job = LocalEngine(tmp_path, TWO_SOCKETS), Job(name="x", command=("x",), resources=resources)
+    assert engine._order(job, LocalOptions(), ["nvidia.com/gpu=0"])["cores"] == [4, 5]
+
+
+def test_a_device_s_node_is_read_by_its_address(tmp_path: Path) -> None:
+    for address, text in (("0000:1b:00.0", "1\n"), ("0001:3b:00.0", "-1\n")):
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "numa_node").write_text(text)
+    found = [read_device_node(a, tmp_path) for a in ("00000000:1B:00.0", "0000:1b:00.0", "00000001:3B:00.0", "", None)]
+    assert found == [1, 1, None, None, None]
 
 
 def test_programs_that_are_none_are_refused(tmp_path: Path, script: Path) -> None:
@@ -233,6 +303,23 @@ def test_programs_that_are_none_are_refused(tmp_path: Path, script: Path) -> Non
         job_of(Hardware(), tmp_path / "bad.py", folder=script.parent)
     with pytest.raises(NotFound, match=r"requirements\.txt"):
         job_of(Hardware(), script, requirements=tmp_path / "requirements.txt")
+
+
+# -- variables of containers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_CONTEXT", "CONTAINER_HOST", "STORAGE_DRIVER", "https_proxy"]
+)
+def test_a_client_s_own_settings_stay_as_they_are(name: str) -> None:
+    job = Job(name="x", command=("x",), environment={name: "value", "TOKEN": "secret"})
+    assert (dict(named(job)), lines(job)) == ({"TOKEN": "secret"}, f"{name}=value\n")
+    assert not any("value" in word or "secret" in word for word in environment_arguments(job))
+
+
+def test_home_is_in_the_container_and_not_the_client_s() -> None:
+    job = Job(name="x", command=("x",))
+    assert (list(environment_arguments(job)), dict(named(job)), lines(job)) == (["--env=HOME=/tmp"], {}, "")
 
 
 # -- states and errors of containers --------------------------------------------------------------------------------------

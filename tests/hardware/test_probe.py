@@ -16,6 +16,7 @@ def test_an_h200_is_recognised() -> None:
     assert gpu.gpu.name == "H200"
     assert (gpu.memory_bytes, gpu.reserved_bytes) == (143771 * MIB, 615 * MIB)
     assert (gpu.pcie_generation, gpu.pcie_lanes, gpu.power_limit_watts) == (5, 16, 700.0)
+    assert gpu.pci_address == "00000000:1B:00.0"
 
 
 def test_unequal_gpus_keep_their_order() -> None:
@@ -30,9 +31,11 @@ def test_an_unknown_gpu_is_shown_without_a_catalogue_entry() -> None:
 
 
 def test_what_the_board_does_not_tell_is_none() -> None:
-    silent = frozenset({"pcie_generation", "pcie_lanes", "power_limit_watts", "sm_clock_mhz", "max_sm_clock_mhz"})
+    silent = frozenset(
+        {"pci_address", "pcie_generation", "pcie_lanes", "power_limit_watts", "sm_clock_mhz", "max_sm_clock_mhz"}
+    )
     (gpu,) = probe(FakeNvml([FakeDevice(unsupported=silent)])).gpus
-    assert (gpu.pcie_generation, gpu.power_limit_watts, gpu.max_sm_clock_mhz) == (None, None, None)
+    assert (gpu.pci_address, gpu.pcie_generation, gpu.power_limit_watts, gpu.max_sm_clock_mhz) == (None,) * 4
 
 
 def test_an_old_driver_counts_its_reserve_as_used() -> None:

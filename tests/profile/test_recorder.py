@@ -34,7 +34,7 @@ def record(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProc
     for name, content in source.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    command = recorded_command((sys.executable, "train.py", *arguments), inside=True)
+    command = recorded_command((sys.executable, "train.py", *arguments))
     return subprocess.run(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},

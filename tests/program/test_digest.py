@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import NotFound
-from tonnage.program.digest import program_digest
+from tonnage.program.digest import contents_digest, program_digest
+from tonnage.program.own_files import own_files
 from tonnage.program.program import Program, parse_program
 
 
@@ -32,6 +33,14 @@ def digest(folder: Path, *arguments: str) -> str:
 def test_it_is_a_sha256(folder: Path) -> None:
     assert digest(folder).startswith("sha256:")
     assert len(digest(folder)) == 71
+
+
+def test_contents_that_were_read_have_the_same_digest(folder: Path) -> None:
+    (folder / "models" / "deep.py").write_text("")  # as text before models/deep/, as a path behind it
+    program = parse_program(str(folder / "train.py"), ("--epochs", "3"))
+    files = {file.relative_to(folder).as_posix(): file.read_bytes() for file in own_files(folder / "train.py")}
+    assert contents_digest(program, "train.py", dict(reversed(files.items()))) == program_digest(program)
+    assert contents_digest(program, "train.py", files | {"data.py": b""}) != program_digest(program)
 
 
 def test_another_folder_does_not_change_it(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,23 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from placing import KEY, SERVERS, a_label
 from serving import script
 
 from tonnage.configure import label_json
+from tonnage.configure.label import Label
+from tonnage.configure.refusals import OtherProgram
 from tonnage.configure.signing import sign
 from tonnage.program.digest import program_digest
 from tonnage.program.program import parse_program
+from tonnage.service import labels
 from tonnage.service.known_servers import add_server
+from tonnage.service.label_jobs import job_of_label
 from tonnage.service.label_program import write_program
+from tonnage.service.seen_labels import SeenLabels
 
 Deploy = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -73,6 +79,19 @@ def test_a_dry_run_shows_what_is_signed_and_uses_nothing_up(label: Path, deploy:
     assert deploy("--wait").returncode == 0
 
 
+def test_a_label_asks_for_its_type_of_node(label: Path, deploy: Deploy) -> None:  # noqa: ARG001
+    dry = ("--dry-run", "--engine", "kubernetes")
+    shown = deploy(*dry, "-o", "node_type_label=tonnage.io/node-type")
+    assert (
+        "- key: tonnage.io/node-type\n                operator: In\n                values:\n                - hopper"
+        in shown.stdout
+    )
+    assert shown.stderr == ""
+    assert deploy(*dry).stderr.startswith(
+        "note: any node that is large enough may be taken, not only those of the type hopper"
+    )
+
+
 def test_a_deployment_that_fails_gives_the_label_back(label: Path, deploy: Deploy) -> None:  # noqa: ARG001
     assert deploy("--port", "x").returncode == 2
     assert deploy("--wait").returncode == 0
@@ -87,6 +106,25 @@ def test_what_the_label_says_cannot_be_said_again(label: Path, deploy: Deploy) -
 def test_a_changed_program_is_refused(label: Path, deploy: Deploy) -> None:
     (label.parent / "train.py").write_text("print('something else')\n")
     assert "is for a program with the digest" in deploy("--wait").stderr
+
+
+def test_a_program_that_changes_after_it_was_verified_is_refused(
+    label: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_server(SERVERS["laboratory"], tmp_path / "servers.json")
+    monkeypatch.setenv("TONNAGE_SERVERS", str(tmp_path / "servers.json"))
+    monkeypatch.setenv("TONNAGE_SEEN_LABELS", str(tmp_path / "seen.json"))
+    verify = labels.verify
+
+    def change_after(*arguments: Any, **more: Any) -> Label:
+        verified = verify(*arguments, **more)
+        (tmp_path / "train.py").write_text("print('something else')\n")
+        return verified
+
+    monkeypatch.setattr(labels, "verify", change_after)
+    with pytest.raises(OtherProgram, match="was changed while it was deployed"), job_of_label(label, "local"):
+        raise AssertionError("must not be reached")
+    assert SeenLabels().ids() == set()
 
 
 def test_an_altered_label_is_refused(label: Path, deploy: Deploy) -> None:

@@ -72,7 +72,7 @@ def deploy_command(
         )  # fmt: skip
         with job_of_label(program, engine, name, surroundings, only_look=dry_run, set_loaders=set_loaders) as job:
             after = finish(job)
-        for note in notes_of(job, engine):
+        for note in notes_of(job, engine, options):
             print(f"note: {note}", file=sys.stderr)
         return after()
     if set_loaders:

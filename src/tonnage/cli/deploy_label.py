@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from tonnage.errors import UsageError
 
 if TYPE_CHECKING:
-    from tonnage.engines.base import Job
+    from tonnage.engines.base import EngineOptions, Job
+
+NODE_TYPE_LABEL = "tonnage.io/node-type"  # what the documentation tells people to label nodes with
 
 
 def refuse_contradictions(label: Path, **given: object) -> None:
@@ -21,12 +23,17 @@ def refuse_contradictions(label: Path, **given: object) -> None:
         raise UsageError(f"{label} says what runs, and on what: {said[0]} cannot be given with it", "leave it out")
 
 
-def notes_of(job: Job, engine: str) -> Iterator[str]:
+def notes_of(job: Job, engine: str, options: EngineOptions) -> Iterator[str]:
     """What the label says and nobody can enforce."""
     from tonnage.engines.jobs import LOADER_WORKERS, SET_LOADERS
 
     if engine == "local":
         yield "a local process does not use the label's image"
+    if not getattr(options, "node_type_label", "-"):
+        yield (
+            f"any node that is large enough may be taken, not only those of the type {job.node_type}; "
+            f"if yours say their type: -o node_type_label={NODE_TYPE_LABEL}"
+        )
     workers = job.environment.get(LOADER_WORKERS)
     if workers and SET_LOADERS not in job.environment:
         yield (

@@ -41,6 +41,7 @@ class Resources:
     gpu_count: int = 0
     gpu: str = ""  # as the catalogue names it; "" for any
     numa_node: int | None = None  # cores and memory of this one alone
+    one_numa_node: bool = False  # of one alone, whichever it is: that of its GPUs, where the job fits into it
     shared_memory_bytes: int | None = None  # for data loaders' workers
 
 
@@ -50,6 +51,7 @@ class Source:
 
     files: Mapping[str, bytes] = field(hash=False)  # by path under the job's folder
     digest: str
+    entry: str = ""  # the script's path among them
     requirements: tuple[str, ...] = ()  # lines as pip reads them
 
 
@@ -75,8 +77,10 @@ class Job:
     mounts: tuple[Mount, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()  # of the host on loopback, of the job
     workdir: str = ""
+    # Places in the command of paths among the source's files, which an engine without an image runs from a copy of its own.
+    copied_words: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    node_labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # that a node must have
+    node_type: str = ""  # of the cluster file, which a label names; "" for any
     replicas: int = 0  # 0: a job that ends; else a service with so many instances
 
 
@@ -106,6 +110,7 @@ class Manifest:
     text: str  # a shell command, a Containerfile with its command, YAML
     job: Job
     options: EngineOptions
+    job_id: JobId = JobId("")  # that `submit` will return, where it is not the name and known before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,29 @@ _LARGEST_BYTES = 256 * MIB
 _LEFT_OUT = {"__pycache__", ".git", ".venv", "venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 
 
-def bundle(script: Path, *, folder: Path | None = None, requirements: Path | None = None) -> tuple[Source, str]:
-    """The files, and the script's path among them. With a folder, everything in it; else what the script needs."""
+def bundle(script: Path, *, folder: Path | None = None, requirements: Path | None = None) -> Source:
+    """The script and its files. With a folder, everything in it; else what the script needs."""
     if folder is None:
         files = {name: path.read_bytes() for name, path in _needed(script)}
         entry = script.resolve().name
     else:
         files, entry = _everything(folder), _entry(script, folder)
     lines = _requirement_lines(requirements) if requirements else ()
-    return Source(files=files, digest=digest_of(files), requirements=lines), entry
+    return Source(files=files, digest=digest_of(files), entry=entry, requirements=lines)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Into an empty folder, and nowhere else. Everybody who gets as far as the folder may read them."""
+    folder.mkdir()
+    for name, content in files.items():
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise UsageError(f"{name} would be outside of the program's folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    # Whatever the user's umask is here: in an image the job runs as nobody.
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def digest_of(files: Mapping[str, bytes]) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tonnage.engines.base import EngineOptions, Job, JobId, Resources
+from tonnage.engines.container_environment import environment_arguments
 from tonnage.engines.free_gpus import GPU_KIND, choose_free
-from tonnage.engines.host import Host, format_cores
+from tonnage.engines.host import Host, format_cores, node_for
 from tonnage.engines.ports import LOOPBACK
 from tonnage.errors import DoesNotFit
 
 OWN_LABEL, GPUS_LABEL = "tonnage.name", "tonnage.gpus"
-# Values go through the client's environment, since everybody can read a command line; these it would take for itself.
-_CLIENTS_OWN = re.compile(
-    r"PATH|HOME|USER|TMPDIR|LANG|(LD|LC|DOCKER|BUILD\w*|CONTAINERS?|REGISTRY|XDG)_\w+|\w+_(PROXY|proxy)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,33 +27,37 @@ class ContainerOptions(EngineOptions):
     grace_seconds: int = 10  # from SIGTERM to SIGKILL
 
 
-def create_arguments(job: Job, options: ContainerOptions, host: Host, gpus: Sequence[str], image: str) -> list[str]:
-    """Everything after the client's name. The GPUs are those that `choose_gpus` has found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What of the machine a job gets; it can be told only when the job starts."""
+
+    gpus: Sequence[str]  # as CDI names them
+    node: str = ""  # the NUMA node that it is bound to
+    cores: str = ""  # of this node, as the kernel lists them
+
+
+def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image: str) -> list[str]:
+    """Everything after the client's name."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
-        *_limits(job.resources, host),
+        *_limits(job.resources, chosen),
         *_protection(options),
-        *(f"--device={gpu}" for gpu in gpus),
-        *_surroundings(job, options, gpus),
+        *(f"--device={gpu}" for gpu in chosen.gpus),
+        *_surroundings(job, options, chosen.gpus),
         image, *job.command,
     ]  # fmt: skip
 
 
-def environment_of(job: Job) -> dict[str, str]:
-    """Home is where something can be written: many libraries keep a cache there."""
-    return {"HOME": "/tmp", **job.environment}
-
-
-def _limits(resources: Resources, host: Host) -> Iterator[str]:
+def _limits(resources: Resources, chosen: Chosen) -> Iterator[str]:
     yield f"--cpus={resources.cpu_cores:g}"
     yield f"--memory={resources.memory_bytes}b"
     yield f"--memory-swap={resources.memory_bytes}b"  # memory and swap together: no swap
     yield f"--pids-limit={resources.pids}"
     if resources.shared_memory_bytes is not None:
         yield f"--shm-size={resources.shared_memory_bytes}b"
-    if resources.numa_node is not None:
-        yield f"--cpuset-cpus={format_cores(host.node(resources.numa_node).cores)}"
-        yield f"--cpuset-mems={resources.numa_node}"
+    if chosen.node:
+        yield f"--cpuset-cpus={chosen.cores}"
+        yield f"--cpuset-mems={chosen.node}"
 
 
 def _protection(options: ContainerOptions) -> Iterator[str]:
@@ -69,16 +69,40 @@ def _protection(options: ContainerOptions) -> Iterator[str]:
         yield f"--user={options.user}"
 
 
+def not_chosen_yet(resources: Resources, options: ContainerOptions) -> tuple[Chosen, str]:
+    """For people who read what would be started: words instead of what is chosen then, and what they mean."""
+    gpus, notes = _named_gpus(resources, options), ""
+    if gpus is None:
+        gpus = [f"{options.cdi_kind}=FREE"] * resources.gpu_count
+        kind = f"GPUs of the model {resources.gpu}" if resources.gpu else "GPUs"
+        notes += f"# FREE: {kind} that no running job holds, chosen at the start\n" if gpus else ""
+    node = "" if resources.numa_node is None else str(resources.numa_node)
+    if node:
+        notes += f"# CORES: those of NUMA node {node}\n"
+    elif resources.one_numa_node:
+        node = "NODE"
+        notes += "# NODE, CORES: of the nearest NUMA node, chosen at the start; left out where there is but one\n"
+    return Chosen(gpus=gpus, node=node, cores="CORES"), notes
+
+
+def choose(
+    resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
+) -> Chosen:
+    """From what the machine has, and what others hold of it."""
+    gpus = choose_gpus(resources, options, host, cdi, holders)
+    node = node_for(resources, host, gpus)
+    if node is None:
+        return Chosen(gpus=gpus)
+    return Chosen(gpus=gpus, node=str(node), cores=format_cores(host.node(node).cores))
+
+
 def choose_gpus(
     resources: Resources, options: ContainerOptions, host: Host, cdi: Sequence[str], holders: Mapping[str, JobId]
 ) -> list[str]:
     """Those that the user names; else free ones of the right model; else free ones that CDI knows."""
-    wanted = resources.gpu_count
-    if options.devices:
-        named = options.devices.split(",")
-        if wanted not in (0, len(named)):
-            raise DoesNotFit(f"{wanted} GPUs are wanted, but {len(named)} devices are named: {options.devices}")
-        return [f"{options.cdi_kind}={name}" for name in named]
+    wanted, named = resources.gpu_count, _named_gpus(resources, options)
+    if named is not None:
+        return named
     if wanted == 0:
         return []
     matching = [str(gpu.index) for gpu in host.matching_gpus(resources.gpu)]
@@ -87,6 +111,17 @@ def choose_gpus(
         kind = f"{resources.gpu} GPUs" if resources.gpu else "GPUs"
         raise DoesNotFit(f"{wanted} {kind} are wanted, this machine has {len(available)}", _hint(options, cdi))
     return choose_free(wanted, [f"{options.cdi_kind}={name}" for name in available], holders, resources.gpu)
+
+
+def _named_gpus(resources: Resources, options: ContainerOptions) -> list[str] | None:
+    if not options.devices:
+        return None
+    named = options.devices.split(",")
+    if resources.gpu_count not in (0, len(named)):
+        raise DoesNotFit(
+            f"{resources.gpu_count} GPUs are wanted, but {len(named)} devices are named: {options.devices}"
+        )
+    return [f"{options.cdi_kind}={name}" for name in named]
 
 
 def _once_each(cdi: Sequence[str]) -> list[str]:
@@ -108,8 +143,7 @@ def _surroundings(job: Job, options: ContainerOptions, gpus: Sequence[str]) -> I
     for mount in job.mounts:
         read_only = ",readonly" if mount.read_only else ""
         yield f"--mount=type=bind,source={mount.source},target={mount.target}{read_only}"
-    for key, value in sorted(environment_of(job).items()):
-        yield f"--env={key}={value}" if _CLIENTS_OWN.fullmatch(key) else f"--env={key}"
+    yield from environment_arguments(job)
     if job.workdir:
         yield f"--workdir={job.workdir}"
     own = {OWN_LABEL: job.name} | ({GPUS_LABEL: ",".join(gpus)} if gpus else {})

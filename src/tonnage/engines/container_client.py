@@ -75,16 +75,20 @@ class Client:
     dialect: Dialect
 
     def run(
-        self, *arguments: str, seconds: float = _ANSWER_SECONDS, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        seconds: float = _ANSWER_SECONDS,
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
     ) -> str:
-        """What it prints; a `TonnageError` of the right kind if it fails."""
-        done = self._call(arguments, seconds, environment or {})
+        """What it prints; a `TonnageError` of the right kind if it fails. `given` is what it can read from its input."""
+        done = self._call(arguments, seconds, environment or {}, given)
         if done.returncode != 0:
             raise self.error(done.stderr or done.stdout)
         return done.stdout
 
     def _call(
-        self, arguments: Sequence[str], seconds: float, environment: Mapping[str, str]
+        self, arguments: Sequence[str], seconds: float, environment: Mapping[str, str], given: str = ""
     ) -> subprocess.CompletedProcess[str]:
         # Podman's monitor leaves an empty file `oom` in its working folder when a container is killed for memory: ours,
         # not the user's.
@@ -92,7 +96,7 @@ class Client:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             return subprocess.run(
-                [self.dialect.command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                [self.dialect.command, *arguments], input=given, capture_output=True, encoding="utf-8",
                 errors="replace", timeout=seconds, check=False, env={**os.environ, **environment}, cwd=folder,
             )  # fmt: skip
         except (FileNotFoundError, PermissionError):

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tonnage.engines.base import Job, Source
-from tonnage.errors import UsageError
+from tonnage.engines.bundle import write_files
 
 FOLDER = "/app"
 PROGRAM, REQUIREMENTS, CONTAINERFILE = "program", "requirements.txt", "Containerfile"
@@ -38,16 +38,4 @@ def write_context(folder: Path, image: str, source: Source) -> None:
     (folder / CONTAINERFILE).write_text(render_containerfile(image, source))
     if source.requirements:
         (folder / REQUIREMENTS).write_text("\n".join(source.requirements) + "\n")
-    (folder / PROGRAM).mkdir()
-    for name, content in source.files.items():
-        path = (folder / PROGRAM / name).resolve()
-        if not path.is_relative_to((folder / PROGRAM).resolve()):
-            raise UsageError(f"{name} would be outside of the program's folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        # The job runs as nobody, whatever the user's umask is here.
-        path.chmod(0o644)
-    for path in (folder / PROGRAM).rglob("*"):
-        if path.is_dir():
-            path.chmod(0o755)
-    (folder / PROGRAM).chmod(0o755)
+    write_files(folder / PROGRAM, source.files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,14 @@ from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest,
 from tonnage.engines.container_arguments import (
     GPUS_LABEL,
     OWN_LABEL,
+    Chosen,
     ContainerOptions,
-    choose_gpus,
+    choose,
     create_arguments,
-    environment_of,
+    not_chosen_yet,
 )
 from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
+from tonnage.engines.container_environment import check_lines, lines, named, note
 from tonnage.engines.container_states import container_status
 from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.folders import state_folder
@@ -29,9 +32,9 @@ from tonnage.engines.free_gpus import gpu_holders
 from tonnage.engines.host import CDI_FOLDERS, Host, cdi_devices, check_fits, read_host
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
-from tonnage.errors import NotFound, UsageError
+from tonnage.errors import NotFound, TonnageError, UsageError
 
-_BASE_LABEL, _GRACE_LABEL = "tonnage.base", "tonnage.grace-seconds"
+_BASE_LABEL, _GRACE_LABEL, _START_LABEL = "tonnage.base", "tonnage.grace-seconds", "tonnage.start"
 
 
 class ContainerEngine:
@@ -59,33 +62,39 @@ class ContainerEngine:
         return folder
 
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
-        chosen = own_options(options, ContainerOptions)
+        own = own_options(options, ContainerOptions)
         _check(job)
-        lines = self._readable(self._create_arguments(job, chosen, {}), len(job.command))
+        chosen, notes = not_chosen_yet(job.resources, own)
+        text = note(job) + notes + self._readable(_arguments(job, own, chosen), len(job.command))
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
             )
-            lines = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{lines}"
-        started = f"{lines}\n{self.dialect.command} start {job.name}\n"
-        return Manifest(engine=self.name, name=job.name, text=started, job=job, options=chosen)
+            text = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{text}"
+        started = f"{text}\n{self.dialect.command} start {job.name}\n"
+        return Manifest(engine=self.name, name=job.name, text=started, job=job, options=own)
 
     def submit(self, manifest: Manifest) -> JobId:
         job, options = manifest.job, own_options(manifest.options, ContainerOptions)
         self._check_size(job)
+        self._choose(job, options, {})  # before anything is built: whether it could be had at all
+        _check_mounts(job)
         check_ports_are_free(job.ports)
         base = self._base(job)
         if job.source is not None:
             self._build(job, base)
-        with gpu_holders(self, job.resources.gpu_count) as holders:
-            arguments = self._create_arguments(job, options, holders)
-            # By its own number and not by its name: what is removed on failure is never somebody else's.
-            container = self.client.run(*arguments, environment=environment_of(job)).strip().splitlines()[-1]
+        # By a mark of its own and not by its name: what is removed on failure is never another job of that name.
+        start = secrets.token_hex(8)
+        marked = replace(job, labels={_START_LABEL: start, **job.labels})
         try:
+            with gpu_holders(self, job.resources.gpu_count) as holders:
+                arguments = _arguments(marked, options, self._choose(job, options, holders))
+                said = self.client.run(*arguments, environment=named(job), given=lines(job))
+            container = said.strip().splitlines()[-1]
             self.client.run("start", container)
             self._check_started(job, container)
         except BaseException:
-            self.client.run("rm", "--force", container)
+            self._remove_started(start)
             raise
         return JobId(job.name)
 
@@ -129,15 +138,18 @@ class ContainerEngine:
         lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
         return " \\\n  ".join(lines)
 
-    def _create_arguments(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> list[str]:
-        image = image_tag(job, job.source) if job.source else job.image
-        marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
+    def _choose(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> Chosen:
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
-        gpus = choose_gpus(job.resources, options, self.host, devices, holders)
-        return create_arguments(marked, options, self.host, gpus, image)
+        return choose(job.resources, options, self.host, devices, holders)
+
+    def _remove_started(self, start: str) -> None:
+        """Whatever came of a start that failed: the client may have made a container and not come to say so."""
+        with suppress(TonnageError):  # what went wrong first is what the user must know
+            for document in self._documents(f"{_START_LABEL}={start}"):
+                self.client.run("rm", "--force", document["Id"])
 
     def _check_size(self, job: Job) -> None:
-        """Of the machine behind the client; GPUs were looked at when the devices were chosen."""
+        """Of the machine behind the client; GPUs are looked at when they are chosen."""
         behind = self.host
         if not self.client.is_here:
             cores, memory_bytes = self.client.size()
@@ -217,10 +229,17 @@ class DockerEngine(ContainerEngine):
     dialect = DOCKER
 
 
+def _arguments(job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
+    image = image_tag(job, job.source) if job.source else job.image
+    marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
+    return create_arguments(marked, options, chosen, image)
+
+
 def _check(job: Job) -> None:
     check_name(job.name)
     check_labels(job.labels)
     check_environment(job.environment)
+    check_lines(job)
     check_ports(job.ports)
     if not job.image or job.image.startswith("-") or any(char.isspace() for char in job.image):
         raise UsageError(
@@ -231,11 +250,15 @@ def _check(job: Job) -> None:
     for mount in job.mounts:
         if "," in mount.source + mount.target:
             raise UsageError(f"{mount.source} cannot be mounted: there is a comma in the path")
+
+
+def _check_mounts(job: Job) -> None:
+    for mount in job.mounts:
         if not Path(mount.source).exists():
             raise NotFound(f"{mount.source} cannot be mounted: it is not there")
 
 
 def _labels(document: dict[str, Any]) -> dict[str, str]:
     """As they were asked for; the image brings labels of its own."""
-    foreign = (OWN_LABEL, GPUS_LABEL, _BASE_LABEL, _GRACE_LABEL, "io.buildah.version")
+    foreign = (OWN_LABEL, GPUS_LABEL, _BASE_LABEL, _GRACE_LABEL, _START_LABEL, "io.buildah.version")
     return {key: value for key, value in document["Config"]["Labels"].items() if key not in foreign}

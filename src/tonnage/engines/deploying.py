@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """Something on an engine. `job_id` is what the engine calls it; "" while it is being submitted."""
+    """Something on an engine. `job_id` is what the engine calls it; "" until it has told, where only it can know."""
 
     id: str
     engine: str
@@ -86,17 +86,31 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
     deployments = deployments or Deployments()
     manifest = engine.plan(job, options)
     deployment = Deployment(
-        id=job.name, engine=engine.name, job_id=JobId(""), image=job.image, command=job.command, ports=job.ports,
+        id=job.name, engine=engine.name, job_id=manifest.job_id, image=job.image, command=job.command, ports=job.ports,
         submitted_at=time.time(), labels=dict(job.labels),
     )  # fmt: skip
     deployments.reserve(deployment)  # first, so that a job is never lost because the disk was full
+    job_id = JobId("")
     try:
-        deployment = replace(deployment, job_id=engine.submit(manifest))
+        job_id = engine.submit(manifest)
+        deployment = replace(deployment, job_id=job_id)
+        deployments.write(deployment)
     except BaseException:
-        deployments.forget(deployment)
+        if not job_id or _end(job_id, engine):
+            deployments.forget(deployment)
         raise
-    deployments.write(deployment)
     return deployment
+
+
+def _end(job_id: JobId, engine: Engine) -> bool:
+    """Whether nothing is left of a job. What could not be ended stays written down, so that it can be found and stopped."""
+    try:
+        engine.cancel(job_id)
+        if isinstance(engine, Removes):
+            engine.remove(job_id)
+    except TonnageError:
+        return False
+    return True
 
 
 def status_of(deployment: Deployment, engine: Engine | None = None) -> JobStatus:

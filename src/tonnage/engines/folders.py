@@ -31,9 +31,13 @@ def state_folder() -> Path:
 def write_json(path: Path, document: object) -> None:
     """Readers see the old file or the new one, never half of one."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(fresh, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(document, file, indent=1)
-    fresh.replace(path)
+    try:
+        with open(fresh, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(document, file, indent=1)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> Any:

@@ -12,7 +12,7 @@ from tonnage.engines.base import Resources
 from tonnage.errors import DoesNotFit, Unreachable
 from tonnage.units import format_bytes
 
-NODES = Path("/sys/devices/system/node")
+NODES, PCI_DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 
 
@@ -32,6 +32,7 @@ class HostGpu:
     index: int
     name: str
     model: str = ""  # in the catalogue, where it is there
+    numa_node: int | None = None  # whose cores are near it; None where the machine does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,21 @@ def check_fits(resources: Resources, host: Host) -> None:
         kind = f"{resources.gpu} GPUs" if resources.gpu else "GPUs"
         has = f"this machine has {found}" if found else "this machine has none"
         raise DoesNotFit(f"{resources.gpu_count} {kind} are wanted, {has}", _other_gpus(host))
+
+
+def node_for(resources: Resources, host: Host, gpus: Sequence[str]) -> int | None:
+    """The NUMA node of a job that has these GPUs, called as CDI does. A job of one socket gets, of the nodes that hold it,
+    the one that most of its GPUs are at; none where there is but one node, or none holds it."""
+    if resources.numa_node is not None or not resources.one_numa_node or len(host.nodes) < 2:
+        return resources.numa_node
+    numbers = {gpu.rpartition("=")[2] for gpu in gpus}
+    near = [gpu.numa_node for gpu in host.gpus if str(gpu.index) in numbers]
+    large = (
+        node.index
+        for node in host.nodes
+        if len(node.cores) >= resources.cpu_cores and node.memory_bytes >= resources.memory_bytes
+    )
+    return max(large, key=near.count, default=None)
 
 
 def _check(resources: Resources, cores: int, memory_bytes: int, place: str) -> None:
@@ -140,7 +156,18 @@ def _read_gpus() -> Iterator[HostGpu]:
     except Unreachable:
         return
     for gpu in machine.gpus:
-        yield HostGpu(index=gpu.index, name=gpu.name, model=gpu.gpu.name if gpu.gpu else "")
+        model = gpu.gpu.name if gpu.gpu else ""
+        yield HostGpu(index=gpu.index, name=gpu.name, model=model, numa_node=read_device_node(gpu.pci_address))
+
+
+def read_device_node(address: str | None, folder: Path = PCI_DEVICES) -> int | None:
+    """Of a device by its PCI address, as the driver or as the kernel writes it; -1 is the kernel's word for not known."""
+    domain, _, rest = (address or "").lower().partition(":")
+    try:
+        node = int((folder / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
 
 
 def _same_model(wanted: str, gpu: HostGpu) -> bool:

@@ -11,7 +11,6 @@ from typing import Protocol
 from tonnage.engines.base import Job, Mount, Resources
 from tonnage.engines.bundle import bundle
 from tonnage.engines.containerfile import FOLDER
-from tonnage.engines.host import Host
 from tonnage.engines.names import fresh_name
 from tonnage.engines.recording import recorded_command, with_recorder
 from tonnage.errors import NotFound, UsageError
@@ -84,28 +83,28 @@ def job_of(
     folder: Path | None = None,
     requirements: Path | None = None,
     surroundings: Surroundings = NOTHING_MORE,
-    host: Host | None = None,
     record: bool = False,
 ) -> Job:
     """A job that runs a script: inside the image where there is one, else with this Python, in this folder.
 
-    With `record`, its steps are timed and written into its output. The host is that of engines without a cluster; with
-    it, a job of one socket stays on one NUMA node.
+    With `record`, its steps are timed and written into its output, and it runs from a copy of what was read here also where
+    there is no image.
     """
     _check(program, arguments)
-    source, entry = bundle(program, folder=folder, requirements=requirements)
+    source = bundle(program, folder=folder, requirements=requirements)
     inside = bool(image)
-    command = ("python3" if inside else sys.executable, entry if inside else str(program.absolute()), *arguments)
+    path = source.entry if inside or record else str(program.absolute())
+    command = ("python3" if inside else sys.executable, path, *arguments)
     if record:
-        command = recorded_command(command, inside=inside)
-        source = with_recorder(source)
+        command, source = recorded_command(command), with_recorder(source)
     return Job(
         name=name or fresh_name(program.stem),
         image=image,
         source=source,
         command=command,
         workdir=FOLDER if inside else str(Path.cwd()),
-        resources=resources_of(configuration, surroundings, host),
+        copied_words=(1, 2) if record and not inside else (),  # the recorder and the script
+        resources=resources_of(configuration, surroundings),
         environment=_hints(configuration) | dict(surroundings.environment),
         mounts=surroundings.mounts,
         ports=surroundings.ports,
@@ -114,30 +113,18 @@ def job_of(
     )
 
 
-def resources_of(configuration: Configuration, surroundings: Surroundings, host: Host | None) -> Resources:
-    """Limits from the configuration; the rest from what the user said."""
-    node = surroundings.numa_node
-    if node is None and host is not None and configuration.sockets == 1:
-        node = _one_node(configuration, host)
+def resources_of(configuration: Configuration, surroundings: Surroundings) -> Resources:
+    """Limits from the configuration; the rest from what the user said. A job of one socket stays on one NUMA node."""
     return Resources(
         cpu_cores=configuration.cpu_cores,
         memory_bytes=configuration.memory_bytes,
         pids=surroundings.pids,
         gpu_count=configuration.gpu_count,
         gpu=configuration.gpu,
-        numa_node=node,
+        numa_node=surroundings.numa_node,
+        one_numa_node=surroundings.numa_node is None and configuration.sockets == 1,
         shared_memory_bytes=surroundings.shared_memory_bytes or _shared_bytes(configuration),
     )
-
-
-def _one_node(configuration: Configuration, host: Host) -> int | None:
-    """The first node that holds it; None where there is but one, or none is large enough."""
-    large = (
-        node.index
-        for node in host.nodes
-        if len(node.cores) >= configuration.cpu_cores and node.memory_bytes >= configuration.memory_bytes
-    )
-    return next(large, None) if len(host.nodes) > 1 else None
 
 
 def _shared_bytes(configuration: Configuration) -> int | None:

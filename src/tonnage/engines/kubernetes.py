@@ -9,12 +9,13 @@ import yaml
 
 from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest, own_options
 from tonnage.engines.kubernetes_checks import check, parse_quantity
-from tonnage.engines.kubernetes_client import Cluster
+from tonnage.engines.kubernetes_client import Cluster, Forbidden
 from tonnage.engines.kubernetes_manifest import INSTANCE, MANAGED_BY, OWNER, KubernetesOptions, render
 from tonnage.engines.kubernetes_states import CANCELLED, deployment_status, is_cancelled, job_status
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports
-from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import DoesNotFit, NotFound, TonnageError, UsageError
+from tonnage.profile.recorder import PREFIX
 from tonnage.units import format_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class KubernetesEngine:
         documents = render(job, chosen)
         check(documents)
         text = yaml.dump_all(documents, Dumper=_Readable, sort_keys=False, width=1000)
-        return Manifest(engine=self.name, name=job.name, text=text, job=job, options=chosen)
+        job_id = JobId(f"{chosen.namespace}/{job.name}")
+        return Manifest(engine=self.name, name=job.name, text=text, job=job, options=chosen, job_id=job_id)
 
     def submit(self, manifest: Manifest) -> JobId:
         """What was shown is what is sent."""
@@ -57,7 +59,7 @@ class KubernetesEngine:
             for document in reversed(made):
                 self.cluster.delete(document["kind"], options.namespace, document["metadata"]["name"])
             raise
-        return JobId(f"{options.namespace}/{manifest.name}")
+        return manifest.job_id
 
     def state(self, job_id: JobId) -> JobStatus:
         return self._status(self._find(job_id))
@@ -112,16 +114,15 @@ class KubernetesEngine:
         for pod in pods:
             prefix = f"{pod['metadata']['name']}: " if len(pods) > 1 else ""
             for line in self.cluster.log(pod["metadata"]["namespace"], pod["metadata"]["name"], follow=follow):
-                yield prefix + line
+                # A record and the empty line before it are told from other lines by how they begin.
+                yield line if line.startswith(PREFIX) or not line else prefix + line
 
     def _check_nodes(self, job: Job, options: KubernetesOptions) -> None:
         """Against what the nodes have when they are empty. Who may not look at nodes learns it from the pod's state."""
         try:
             nodes = self.cluster.list("Node", None, {})
-        except (Unreachable, NotFound) as error:
-            if isinstance(error, NotFound) or "refuses" in error.message:
-                return
-            raise
+        except (Forbidden, NotFound):
+            return
         if nodes and not any(_holds(node, job, options) for node in nodes):
             raise _too_large(nodes, job, options)
 

@@ -16,6 +16,10 @@ Document = dict[str, Any]
 _ANSWER_SECONDS = 20.0
 
 
+class Forbidden(Unreachable):
+    """The cluster answers, but not to us."""
+
+
 class Cluster:
     """A connection that is opened when the first question is asked."""
 
@@ -102,7 +106,7 @@ def _translate(code: int, message: str, name: str) -> TonnageError:
     if code == 409:
         return UsageError(f"the cluster has a {name!r} already", "choose another --name")
     if code in (401, 403):
-        return Unreachable(f"the cluster refuses: {message}", "ask its administrator for the right to do this")
+        return Forbidden(f"the cluster refuses: {message}", "ask its administrator for the right to do this")
     if code in (400, 422):
         return UsageError(f"the cluster does not take {name!r}: {message}")
     return Unreachable(f"the cluster answers {code}: {message}")

@@ -26,8 +26,11 @@ class KubernetesOptions(EngineOptions):
     user: int = 65534  # nobody
     gpu_resource: str = "nvidia.com/gpu"
     product_label: str = "nvidia.com/gpu.product"  # as NVIDIA's feature discovery labels nodes
+    # Of nodes that say their type, such as tonnage.io/node-type; a cluster without such nodes would never start the job.
+    node_type_label: str = ""
     dra: bool = False  # a ResourceClaimTemplate instead of the device plugin's resource
     device_class: str = "gpu.nvidia.com"
+    dra_driver: str = "gpu.nvidia.com"  # whose attributes devices have; classes can be given other names
     runtime_class: str = ""
     service_account: str = ""
     pull_secret: str = ""
@@ -152,7 +155,7 @@ def _claim_template(job: Job, options: KubernetesOptions) -> Document:
     }
     if job.resources.gpu:
         name = _driver_name(job.resources.gpu)
-        expression = f'device.attributes["{options.device_class}"].productName == "{name}"'
+        expression = f'device.attributes["{options.dra_driver}"].productName == "{name}"'
         exactly["selectors"] = [{"cel": {"expression": expression}}]
     spec = {"spec": {"devices": {"requests": [{"name": _CLAIM, "exactly": exactly}]}}}
     return {
@@ -261,7 +264,9 @@ def _claim_name(mount: Mount) -> str:
 
 
 def _affinity(job: Job, options: KubernetesOptions) -> Document:
-    wanted = dict(job.node_labels)
+    wanted: dict[str, str] = {}
+    if job.node_type and options.node_type_label:
+        wanted[options.node_type_label] = job.node_type
     if job.resources.gpu and job.resources.gpu_count and not options.dra:
         wanted.setdefault(options.product_label, _driver_name(job.resources.gpu).replace(" ", "-"))
     if not wanted:

@@ -19,19 +19,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, Manifest, Resources, own_options
+from tonnage.engines.bundle import write_files
 from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
 from tonnage.engines.free_gpus import GPU_KIND, choose_free, gpu_holders
-from tonnage.engines.host import Host, check_fits, read_host
+from tonnage.engines.host import Host, check_fits, node_for, read_host
 from tonnage.engines.log_parts import read_log
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
+from tonnage.engines.recording import without_recorder
 from tonnage.engines.supervisor import JOB, STATE, end_children
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
 _START_SECONDS = 20.0
+_COPY = "program"  # in the folder of a job: its own files, where it does not run in place
 _STATES = {name: JobState(name) for name in ("running", "succeeded", "failed", "cancelled")}
 
 
@@ -127,6 +130,8 @@ class LocalEngine:
         except FileExistsError:
             raise UsageError(f"there is a local job {job.name} already", "choose another --name") from None
         try:
+            if job.copied_words and job.source is not None:
+                write_files(folder / _COPY, job.source.files)
             write_json(folder / JOB, order)
             self._start(folder, job, order["gpus"])
         except BaseException:
@@ -136,10 +141,10 @@ class LocalEngine:
     def _order(self, job: Job, options: LocalOptions, gpus: list[str]) -> dict[str, Any]:
         return {
             "name": job.name,
-            "command": list(job.command),
+            "command": _command(job, self.folder / job.name / _COPY),
             "workdir": job.workdir,
             "labels": dict(job.labels),
-            "cores": self._choose_cores(job.resources),
+            "cores": self._choose_cores(job.resources, gpus),
             "gpus": gpus,
             "memory_bytes": job.resources.memory_bytes,
             "pids": job.resources.pids,
@@ -151,11 +156,10 @@ class LocalEngine:
         candidates = [f"{GPU_KIND}={gpu.index}" for gpu in self.host.matching_gpus(resources.gpu)]
         return choose_free(resources.gpu_count, candidates, holders, resources.gpu)
 
-    def _choose_cores(self, resources: Resources) -> list[int]:
+    def _choose_cores(self, resources: Resources, gpus: list[str]) -> list[int]:
         """Those first that no other local job was given."""
-        candidates = self.host.cores
-        if resources.numa_node is not None:
-            candidates = self.host.node(resources.numa_node).cores
+        node = node_for(resources, self.host, gpus)
+        candidates = self.host.cores if node is None else self.host.node(node).cores
         busy = [core for order in self._running_orders() for core in order["cores"]]
         by_use = sorted(candidates, key=lambda core: (busy.count(core), core))
         return sorted(by_use[: math.ceil(resources.cpu_cores)])
@@ -216,17 +220,26 @@ def _refusals(job: Job) -> list[tuple[bool, str]]:
     ]
 
 
+def _command(job: Job, copy: Path) -> list[str]:
+    """What was read when the job was made is what runs, even if the user's own files are changed meanwhile."""
+    words = enumerate(job.command)
+    return [str(copy / word) if number in job.copied_words else word for number, word in words]
+
+
 def _render(job: Job) -> str:
     resources = job.resources
     gpus = f"{resources.gpu_count} GPUs {resources.gpu}".strip() if resources.gpu_count else "no GPU"
-    node = "" if resources.numa_node is None else f" of NUMA node {resources.numa_node}"
+    node = " of one NUMA node" if resources.one_numa_node else ""
+    node = node if resources.numa_node is None else f" of NUMA node {resources.numa_node}"
     variables = [f"{key}={shlex.quote(value)}" for key, value in job.environment.items()]
     lines = [
         f"# {resources.cpu_cores:g} CPU cores{node}, {format_bytes(resources.memory_bytes)} of memory, "
         f"{resources.pids} processes, {gpus}",
         *([f"cd {shlex.quote(job.workdir)}"] if job.workdir else []),
-        " ".join([*variables, shlex.join(job.command)]),
+        " ".join([*variables, shlex.join(_command(job, Path("PROGRAM")))]),
     ]
+    if job.copied_words and job.source is not None:
+        lines.insert(1, f"# PROGRAM: a private copy of {', '.join(sorted(without_recorder(job.source)))}")
     return "\n".join(lines) + "\n"
 
 

@@ -13,10 +13,10 @@ _FOLDER = ".tonnage"
 _PACKAGE = f"{_FOLDER}/tonnage/profile"
 
 
-def recorded_command(command: tuple[str, ...], *, inside: bool) -> tuple[str, ...]:
-    """Python, the recorder, and what Python would have run. Inside an image the recorder comes with the program."""
+def recorded_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Python, the recorder, which comes with the program, and what Python would have run."""
     python, *rest = command
-    return (python, f"{_PACKAGE}/recorder.py" if inside else recorder.__file__, *rest)
+    return (python, f"{_PACKAGE}/recorder.py", *rest)
 
 
 def with_recorder(source: Source) -> Source:
@@ -25,3 +25,8 @@ def with_recorder(source: Source) -> Source:
     own = {f"{_PACKAGE}/{name}": (here / name).read_bytes() for name in recorder.MODULES}
     packages = {f"{_FOLDER}/tonnage/__init__.py": b"", f"{_PACKAGE}/__init__.py": b""}
     return replace(source, files={**source.files, **packages, **own})
+
+
+def without_recorder(source: Source) -> dict[str, bytes]:
+    """The program's files alone; no module of a program can be called so."""
+    return {name: content for name, content in source.files.items() if not name.startswith(f"{_FOLDER}/")}

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import TypeVar
 
 from tonnage.units import MIB
+
+AnswerT = TypeVar("AnswerT")
 
 
 class FakeNvmlError(Exception):
@@ -22,6 +25,7 @@ class FakeDevice:
     total_bytes: int = 143771 * MIB
     used_bytes: int = 0
     reserved_bytes: int = 615 * MIB
+    pci_address: str = "00000000:1B:00.0"
     pcie_generation: int = 5
     pcie_lanes: int = 16
     power_limit_watts: float = 700.0
@@ -72,6 +76,9 @@ class FakeNvml:
     def nvmlDeviceGetUUID(self, device: FakeDevice) -> str:
         return f"GPU-fake-{self.devices.index(device)}"
 
+    def nvmlDeviceGetPciInfo(self, device: FakeDevice) -> SimpleNamespace:
+        return SimpleNamespace(busId=_answer(device, "pci_address", device.pci_address))
+
     def nvmlDeviceGetMemoryInfo(self, device: FakeDevice, version: int | None = None) -> SimpleNamespace:
         if version is None:  # the first version counts the driver's reserve as used
             return SimpleNamespace(total=device.total_bytes, used=device.used_bytes + device.reserved_bytes)
@@ -105,7 +112,7 @@ class FakeNvml:
         return _answer(device, "temperature_celsius", device.temperature_celsius)
 
 
-def _answer(device: FakeDevice, question: str, value: int) -> int:
+def _answer(device: FakeDevice, question: str, value: AnswerT) -> AnswerT:
     if question in device.unsupported:
         raise FakeNvmlError("Not Supported")
     return value

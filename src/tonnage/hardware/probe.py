@@ -4,13 +4,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tonnage.errors import Unreachable
 from tonnage.hardware.catalogue import match_gpu
 from tonnage.hardware.gpu import Gpu
 
 Handle = Any  # an opaque pointer of NVML
+AnswerT = TypeVar("AnswerT")
 NVML_CLOCK_SM = 1
 NVML_TEMPERATURE_GPU = 0
 
@@ -29,6 +30,7 @@ class Nvml(Protocol):
     def nvmlDeviceGetHandleByIndex(self, index: int, /) -> Handle: ...
     def nvmlDeviceGetName(self, device: Handle, /) -> str: ...
     def nvmlDeviceGetUUID(self, device: Handle, /) -> str: ...
+    def nvmlDeviceGetPciInfo(self, device: Handle, /) -> Any: ...
     def nvmlDeviceGetMemoryInfo(self, device: Handle, /, version: int | None = None) -> Any: ...
     def nvmlDeviceGetMaxPcieLinkGeneration(self, device: Handle, /) -> int: ...
     def nvmlDeviceGetMaxPcieLinkWidth(self, device: Handle, /) -> int: ...
@@ -51,6 +53,7 @@ class LocalGpu:
     memory_bytes: int
     used_bytes: int
     reserved_bytes: int | None
+    pci_address: str | None  # 00000000:1B:00.0
     pcie_generation: int | None
     pcie_lanes: int | None
     power_limit_watts: float | None
@@ -115,6 +118,7 @@ def _read_gpu(nvml: Nvml, index: int) -> LocalGpu:
         memory_bytes=memory.total,
         used_bytes=memory.used,
         reserved_bytes=getattr(memory, "reserved", None),
+        pci_address=_optional(nvml, lambda: _text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         pcie_generation=_optional(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
         pcie_lanes=_optional(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
         power_limit_watts=None if power_milliwatts is None else power_milliwatts / 1000,
@@ -131,7 +135,12 @@ def _read_memory(nvml: Nvml, handle: Handle) -> Any:
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _optional(nvml: Nvml, ask: Callable[..., int], *arguments: Handle) -> int | None:
+def _text(value: str | bytes) -> str:
+    """Older releases of `pynvml` hand the driver's bytes on as they are."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _optional(nvml: Nvml, ask: Callable[..., AnswerT], *arguments: Handle) -> AnswerT | None:
     """Many boards and virtual GPUs answer some questions with "not supported"."""
     try:
         return ask(*arguments)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
 from tonnage.errors import NotFound, UsageError
 from tonnage.program.own_files import own_files
@@ -20,12 +21,22 @@ _MOST_BYTES = 1 << 30
 def program_digest(program: Program) -> str:
     """`sha256:...`; raises `NotFound` where a file of the program is missing."""
     path = _file_of(program)
-    root = path.parent
     files = own_files(path) if path.suffix == ".py" else [path]
-    parts = [(file.relative_to(root).as_posix(), _digest(file)) for file in files]
+    digests = {file.relative_to(path.parent).as_posix(): _digest(file) for file in files}
+    return _combine(program, path.name, digests)
+
+
+def contents_digest(program: Program, entry: str, files: Mapping[str, bytes]) -> str:
+    """The same of contents that were read already, by their names: of exactly these, whatever the files hold by now."""
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return _combine(program, entry, digests)
+
+
+def _combine(program: Program, entry: str, digests: Mapping[str, str]) -> str:
+    parts = sorted(digests.items(), key=lambda part: PurePosixPath(part[0]))
     kind = "file" if program.kind in ("onnx", "trace") else program.kind
     # The script itself is named apart: a folder may hold several that import each other.
-    said = [kind, path.name, program.function, list(program.arguments), parts]
+    said = [kind, entry, program.function, list(program.arguments), parts]
     return "sha256:" + hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 

@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tonnage.configure.label import Label
 from tonnage.configure.label_annotations import to_annotations
+from tonnage.configure.refusals import OtherProgram
 from tonnage.engines.base import Job
-from tonnage.engines.host import read_host
 from tonnage.engines.jobs import NOTHING_MORE, SET_LOADERS, Surroundings, job_of
+from tonnage.engines.recording import without_recorder
 from tonnage.errors import UsageError
+from tonnage.program.digest import contents_digest
+from tonnage.program.program import Program
 from tonnage.service.label_program import read_program
 from tonnage.service.labels import claimed, looked_at, read_label
 
@@ -36,12 +40,21 @@ def job_of_label(
     with (looked_at if only_look else claimed)(path, program) as label:
         if label != signed.label:
             raise UsageError(f"{path} was replaced while it was read", "try again")
-        yield job_of(
+        job = job_of(
             label.hardware, Path(program.target), program.arguments, name=name,
             image="" if engine == "local" else label.image.pinned,
             surroundings=replace(
                 surroundings, labels={**surroundings.labels, **to_annotations(signed)},
                 environment={**surroundings.environment, **({SET_LOADERS: "1"} if set_loaders else {})},
             ),
-            host=None if engine == "kubernetes" else read_host(), record=True,
+            record=True,
         )  # fmt: skip
+        _check_contents(job, program, label)
+        yield replace(job, node_type=label.hardware.node_type)
+
+
+def _check_contents(job: Job, program: Program, label: Label) -> None:
+    """The files were read again after the label was verified: what runs is what was read last."""
+    assert job.source is not None
+    if contents_digest(program, job.source.entry, without_recorder(job.source)) != label.program_digest:
+        raise OtherProgram(f"{program.target} or a module of it was changed while it was deployed", "try again")
