@@ -12,7 +12,7 @@ from tonnage.engines.base import EngineOptions, Job, JobId, JobState
 from tonnage.engines.deploying import Deployments, deploy, status_of, statuses, stop, wait
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.engines.folders import write_json
-from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import InvalidFile, NotFound, TonnageError, Unreachable, UsageError
 
 
 @pytest.fixture
@@ -136,6 +136,20 @@ def test_a_start_that_was_cut_off_is_found_where_it_was_asked_for(
     monkeypatch.setattr(engine, "submit", lambda _: found.append(deployments.find("train").name_there) or found[0])
     put(engine, deployments, "train")
     assert found == ["vision/train"]
+
+
+def test_a_damaged_file_is_one_deployment_that_can_be_forgotten(engine: FakeEngine, deployments: Deployments) -> None:
+    put(engine, deployments, "train")
+    (deployments.folder / "broken.json").write_text("{not JSON")
+    (deployments.folder / "empty-words.json").write_text('{"id": 5}')
+    rows = {made.id: status for made, status in statuses(deployments)}
+    assert set(rows) == {"train", "broken", "empty-words"}
+    assert "damaged" in rows["broken"].reason
+    with pytest.raises(InvalidFile):
+        stop(deployments.find("broken"), deployments)
+    for name in ("broken", "empty-words"):
+        stop(deployments.find(name), deployments, remove=True)
+    assert [made.id for made in deployments.all()] == ["train"]
 
 
 def test_what_is_gone_can_be_forgotten(engine: FakeEngine, deployments: Deployments) -> None:

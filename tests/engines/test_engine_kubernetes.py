@@ -155,9 +155,10 @@ def test_records_are_told_from_other_lines_of_several_pods(
     kubernetes: KubernetesEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = [{"metadata": {"name": name, "namespace": "default"}} for name in ("a", "b")]
+    record = PREFIX + '{"window": null, "whole": {}}'
     monkeypatch.setattr(kubernetes, "_find", lambda job_id: {})
     monkeypatch.setattr(kubernetes, "_pods", lambda document: pods)
-    monkeypatch.setattr(kubernetes.cluster, "log", lambda *_, follow: iter(["loss 1", "", f"{PREFIX}{{}}"]))
+    monkeypatch.setattr(kubernetes.cluster, "log", lambda *_, follow: iter(["loss 1", "", record]))
     lines = list(kubernetes.logs(JobId("default/x")))
     assert list(without_records(lines)) == ["a: loss 1", "b: loss 1"]
     assert sum(line.startswith(PREFIX) for line in lines) == 2

@@ -107,7 +107,7 @@ def test_a_program_that_wastes_nothing_gets_no_hint() -> None:
 
 
 def test_bandwidth_counts_hidden_copies() -> None:
-    found = replace(INDICATORS, h2d_seconds=0.001, h2d_busy_seconds=0.004, h2d_bytes=8_000_000)
+    found = replace(INDICATORS, forward_seconds=0.009, h2d_seconds=0.001, h2d_busy_seconds=0.004, h2d_bytes=8_000_000)
     assert found.h2d_bytes_second == pytest.approx(2e9)
     assert Indicators.from_dict(found.as_dict()) == found
 

@@ -178,7 +178,14 @@ def test_what_a_program_prints_itself_is_no_record(text: str) -> None:
 
 @pytest.mark.parametrize(
     "window",
-    [{"device": 3}, {"error": "no \x1b[31m"}, {"means": {"step_seconds": 1e999}, "device": "cpu"}, [], 7, {"device": "cuda"}],
+    [
+        {"device": 3},
+        {"error": "no \x1b[31m"},
+        {"means": {"step_seconds": 1e999}, "device": "cpu"},
+        [],
+        7,
+        {"device": "cuda"},
+    ],
 )
 def test_a_forged_record_is_refused_in_one_sentence(window: object) -> None:
     line = PREFIX + json.dumps({"window": window, "whole": {"steps": 1, "seconds": 1}}).replace("Infinity", "1e999")

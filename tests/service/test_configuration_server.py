@@ -59,12 +59,17 @@ def test_every_label_has_an_id_of_its_own(server: TestClient) -> None:
     assert len(ids) == 5
 
 
+OTHER_PARTS = ("backward_seconds", "optimizer_seconds", "h2d_seconds", "idle_seconds")
+
+
 def test_what_was_measured_stands_beside_what_was_predicted(server: TestClient) -> None:
     answer = server.post("/v1/configurations", json=body()).json()
     label, predicted = answer["label"]["label"]["id"], answer["choice"]["step_seconds"]
     before = server.get(f"/v1/labels/{label}").json()
     assert (before["predicted_step_seconds"], before["measurements"]) == (predicted, [])
-    measured = server.post(f"/v1/labels/{label}/measurements", json=body(gpu="H200", step_seconds=predicted * 2))
+    step = predicted * 2
+    run = body(gpu="H200", step_seconds=step, forward_seconds=step, **dict.fromkeys(OTHER_PARTS, 0.0))
+    measured = server.post(f"/v1/labels/{label}/measurements", json=run)
     assert measured.status_code == 201
     shown = server.get(f"/v1/labels/{label}").json()
     assert shown == measured.json()

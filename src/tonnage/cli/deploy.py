@@ -185,17 +185,19 @@ def _print_manifest(engine: Engine, job: Job, text: str, as_json: bool) -> None:
 
 
 def _report(deployment: Deployment, engine: Engine, wait: bool, timeout: float | None, as_json: bool) -> int:
-    from tonnage.cli.deployments import comparison, describe, tell_server
+    from tonnage.cli.deployments import comparison, describe, ending, tell_server
 
+    if not as_json:
+        print(deployment.id, flush=True)  # at once: whoever waits may be ended first
     if not wait and not as_json:
-        print(deployment.id)
         return 0
     status = _wait(deployment, engine, timeout) if wait else engine.state(deployment.job_id)
     if wait:
         deployment = tell_server(deployment, status, engine)
-    print(json.dumps(describe(deployment, status)) if as_json else deployment.id)
-    if wait and status.reason:
-        print(f"{deployment.id}: {status.reason}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(describe(deployment, status)))
+    if wait and (sentence := ending(deployment, status)):
+        print(f"{deployment.id}: {sentence}", file=sys.stderr)
     if sentence := comparison(deployment):
         print(f"{deployment.id}: {sentence}", file=sys.stderr)
     if not wait or not status.state.is_over:

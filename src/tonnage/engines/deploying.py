@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from tonnage.engines.base import Engine, EngineOptions, Job, JobId, JobState, Jo
 from tonnage.engines.folders import read_json, state_folder, write_json
 from tonnage.engines.ports import answers
 from tonnage.engines.registry import find_engine
-from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import InvalidFile, NotFound, TonnageError, Unreachable, UsageError
 
 _POLL_SECONDS = 0.1
+DAMAGED = "?"  # in place of an engine's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +66,8 @@ class Deployments:
         paths = (
             path for path in self.folder.glob("*.json") if path.stat().st_size
         )  # an empty one is just being written
-        found = [document for path in paths if (document := read_json(path)) is not None]
-        for document in sorted(found, key=lambda document: (document["submitted_at"], document["id"])):
-            ports = tuple((host_port, job_port) for host_port, job_port in document.pop("ports"))
-            yield Deployment(command=tuple(document.pop("command")), ports=ports, **document)
+        found = [deployment for path in paths if (deployment := _read(path)) is not None]
+        yield from sorted(found, key=lambda deployment: (deployment.submitted_at, deployment.id))
 
     def find(self, text: str) -> Deployment:
         """By its id, or by the beginning of one id alone."""
@@ -79,6 +79,18 @@ class Deployments:
         if begun:
             raise UsageError(f"{text!r} could be {', '.join(deployment.id for deployment in begun)}")
         raise NotFound(f"there is no deployment {text!r}", "`tonnage status` lists all")
+
+
+def _read(path: Path) -> Deployment | None:
+    """A file that is damaged is a deployment of which only the name is known: it can be removed like any other."""
+    try:
+        document = read_json(path)
+        if document is None:
+            return None  # it has just gone
+        ports = tuple((host_port, job_port) for host_port, job_port in document.pop("ports"))
+        return Deployment(command=tuple(document.pop("command")), ports=ports, **document)
+    except (InvalidFile, KeyError, TypeError, ValueError, AttributeError):
+        return Deployment(id=path.stem, engine=DAMAGED, job_id=JobId(""))
 
 
 def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deployments | None = None) -> Deployment:
@@ -115,7 +127,15 @@ def _end(job_id: JobId, engine: Engine) -> bool:
 
 def status_of(deployment: Deployment, engine: Engine | None = None) -> JobStatus:
     """As the engine tells it; raises what it raises."""
-    return (engine or find_engine(deployment.engine)).state(deployment.name_there)
+    return (engine or _engine_of(deployment)).state(deployment.name_there)
+
+
+def _engine_of(deployment: Deployment) -> Engine:
+    if deployment.engine == DAMAGED:
+        raise InvalidFile(
+            "what was written down about it is damaged", f"tonnage stop {deployment.id} --remove forgets it"
+        )
+    return find_engine(deployment.engine)
 
 
 def statuses(deployments: Deployments) -> Iterator[tuple[Deployment, JobStatus]]:
@@ -126,7 +146,7 @@ def statuses(deployments: Deployments) -> Iterator[tuple[Deployment, JobStatus]]
             if deployment.engine in silent:
                 raise silent[deployment.engine]
             yield deployment, status_of(deployment)
-        except (Unreachable, NotFound) as error:
+        except (Unreachable, NotFound, InvalidFile) as error:
             if isinstance(error, Unreachable):
                 silent[deployment.engine] = error
             yield deployment, JobStatus(state=JobState.UNKNOWN, reason=error.message)
@@ -134,8 +154,8 @@ def statuses(deployments: Deployments) -> Iterator[tuple[Deployment, JobStatus]]
 
 def stop(deployment: Deployment, deployments: Deployments, *, remove: bool = False) -> JobStatus:
     """End it; with `remove`, forget it and all that it left."""
-    engine = find_engine(deployment.engine)
     try:
+        engine = _engine_of(deployment)
         engine.cancel(deployment.name_there)
         status = engine.state(deployment.name_there)
         if remove and isinstance(engine, Removes):
@@ -144,9 +164,22 @@ def stop(deployment: Deployment, deployments: Deployments, *, remove: bool = Fal
         if not remove:
             raise
         status = JobStatus(state=JobState.UNKNOWN, reason="it was gone already")
+    except InvalidFile as error:
+        if not remove:
+            raise
+        status = JobStatus(state=JobState.UNKNOWN, reason=error.message)
+        _remove_rest(deployment)
     if remove:
         deployments.forget(deployment)
     return status
+
+
+def _remove_rest(deployment: Deployment) -> None:
+    """What an engine can still find of a job whose state nobody can read."""
+    with suppress(TonnageError):
+        engine = _engine_of(deployment)
+        if isinstance(engine, Removes):
+            engine.remove(deployment.name_there)
 
 
 def wait(

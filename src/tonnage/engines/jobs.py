@@ -17,6 +17,7 @@ from tonnage.errors import NotFound, UsageError
 from tonnage.hardware.catalogue import find_gpu
 from tonnage.units import MIB
 
+_MOST_CORES = 100_000
 PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
 # A container starts with this much for all loader workers together; PyTorch passes whole batches through it.
 _DEFAULT_SHARED_BYTES = 64 * MIB
@@ -146,6 +147,12 @@ def _hints(configuration: Configuration) -> dict[str, str]:
 
 def hardware_of(cpu_cores: float, memory_bytes: int, gpu_count: int | None, gpu: str) -> Hardware:
     """A GPU that is named and not counted is one GPU."""
+    if not 0.01 <= cpu_cores <= _MOST_CORES:  # neither is NaN
+        raise UsageError(f"{cpu_cores} CPU cores are impossible")
+    if memory_bytes < MIB:
+        raise UsageError(f"{memory_bytes:,} bytes of memory are too little for any program")
+    if gpu_count is not None and gpu_count < 0:
+        raise UsageError(f"{gpu_count} GPUs are impossible")
     model = find_gpu(gpu).name if gpu else ""
     count = (1 if gpu else 0) if gpu_count is None else gpu_count
     return Hardware(gpu=model, gpu_count=count, cpu_cores=cpu_cores, memory_bytes=memory_bytes)
@@ -170,5 +177,5 @@ def _check(program: Path, arguments: Sequence[str]) -> None:
         raise UsageError(f"{program} is a folder", "name the script in it")
     if not program.is_file():
         raise NotFound(f"there is no file {program}")
-    if any("\0" in argument for argument in arguments):
-        raise UsageError("an argument has a zero byte in it")
+    if any(not isinstance(argument, str) or "\0" in argument for argument in arguments):
+        raise UsageError("an argument is no text, or has a zero byte in it")

@@ -30,7 +30,7 @@ from tonnage.engines.ports import check_ports, check_ports_are_free
 from tonnage.engines.processes import is_same, kill_group
 from tonnage.engines.recording import without_recorder
 from tonnage.engines.supervisor import JOB, STATE, end_children
-from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import InvalidFile, NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
 _START_SECONDS = 20.0
@@ -117,7 +117,11 @@ class LocalEngine:
                 yield gpu, JobId(order["name"])
 
     def remove(self, job_id: JobId) -> None:
-        if not self.state(job_id).state.is_over:
+        try:
+            is_over = self.state(job_id).state.is_over
+        except InvalidFile:
+            is_over = True  # nobody can tell any more; what is left of it goes
+        if not is_over:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
         shutil.rmtree(self.folder / job_id)
 

@@ -87,6 +87,8 @@ def deploy(
     this machine's and the program's own.
     """
     path, chosen = Path(program), find_engine(engine)
+    if replicas < 0:
+        raise UsageError(f"{replicas} replicas are impossible")
     surroundings = Surroundings(
         environment=dict(environment or {}), mounts=tuple(mounts), ports=tuple(ports), labels={}, replicas=replicas
     )
