@@ -51,6 +51,28 @@ def test_from_indicators_to_a_measurement(server: str, tmp_path: Path) -> None:
     assert list(known_servers()) == ["laboratory"]
 
 
+ANY_DEVICE = """
+import torch
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(64, 64).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(30):
+    model(torch.ones(4, 64, device=device)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_that_was_seen_on_a_processor_is_estimated_on_the_gpus(server: str) -> None:
+    Path("any.py").write_text(ANY_DEVICE)
+    done = tonnage("configure", "any.py", "--server", server, "--json")
+    assert done.returncode == 0, done.stderr
+    considered = {one["name"]: one["basis"] for one in json.loads(done.stdout)["choice"]["considered"]}
+    assert considered["hopper: H200, pcie"] == "estimate"
+    assert considered["hopper: no GPU"] == "measured"
+    alone = tonnage("configure", "any.py", "--server", server, "--json", "--no-estimates")
+    assert json.loads(alone.stdout)["choice"]["configuration"]["gpu"] == ""
+
+
 def test_an_answer_says_what_does_not_fit(server: str) -> None:
     Path("seen.indicators.json").write_text(json.dumps(indicators(program_digest="", peak_gpu_bytes=1 << 40).as_dict()))
     refused = configure(server)

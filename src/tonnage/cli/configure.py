@@ -18,6 +18,9 @@ def configure_command(
     gpu: Annotated[str, typer.Option(help="With --predict: the GPU that the indicators are for.")] = "H200",
     warmup: Annotated[int, typer.Option(help="Steps that pass before the profiler looks.", min=0)] = 3,
     window: Annotated[int, typer.Option(help="Steps that the profiler looks at.", min=1)] = 5,
+    estimates: Annotated[
+        bool, typer.Option("--estimates/--no-estimates", help="Send along what it would take on the server's GPUs.")
+    ] = True,
     steps: Annotated[int, typer.Option(help="Steps of the run, as one GPU would take them.", min=1)] = 1000,
     max_gpus: Annotated[int, typer.Option(help="At most so many GPUs, if the program can use several.", min=1)] = 1,
     framework_version: Annotated[str, typer.Option(help="Of PyTorch in the image; else that of this machine.")] = "",
@@ -39,7 +42,8 @@ def configure_command(
     with progress() as say:
         found = configure(
             program, server=server, arguments=arguments or (), indicators=indicators,
-            predict_on=gpu if predict else "", warmup=warmup, window_steps=window, run_steps=steps, most_gpus=max_gpus,
+            predict_on=gpu if predict else "", warmup=warmup, window_steps=window, estimates=estimates,
+            run_steps=steps, most_gpus=max_gpus,
             framework_version=framework_version, label=label, progress=say,
         )  # fmt: skip
     if as_json:

@@ -24,8 +24,7 @@ class Obstacle:
 
 def unusable(work: Work, candidate: Candidate) -> Obstacle | None:
     """Before anything is predicted."""
-    on_gpu = work.indicators.device == "cuda" or bool(work.known)
-    if candidate.gpu is None and on_gpu:
+    if candidate.gpu is None and work.indicators.device == "cuda":
         return Obstacle(limit="a GPU", text="the program computes on a GPU, and here is none")
     if candidate.gpu is not None and not is_predictable(work, candidate):
         return Obstacle(limit="GPU", text="the program was seen on a processor only; nothing is known of it on a GPU")

@@ -43,6 +43,7 @@ def configure(
     predict_on: str = "",
     warmup: int = 3,
     window_steps: int = 5,
+    estimates: bool = True,
     run_steps: int = 1000,
     most_gpus: int = 1,
     framework_version: str = "",
@@ -51,10 +52,10 @@ def configure(
 ) -> Configured:
     """Profile a program, send its indicators to a configuration server and write the signed label that comes back.
 
-    Nothing but indicators and a digest is sent. With `indicators`, a file of `tonnage profile --json`, or with
-    `predict_on`, the name of a GPU that an estimate is made for, nothing is run; else `window_steps` are looked at, after
-    `warmup` others. The run has `run_steps` steps, as one
-    GPU would take them, on at most `most_gpus`.
+    Nothing but numbers and a digest is sent. With `indicators`, a file of `tonnage profile --json`, or with `predict_on`,
+    the name of a GPU that an estimate is made for, nothing is run; else `window_steps` are looked at, after `warmup`
+    others, and with `estimates` the program is followed once more for what it would take on the server's GPUs. The run
+    has `run_steps` steps, as one GPU would take them, on at most `most_gpus`.
     """
     path = Path(label)
     if indicators is not None and predict_on:
@@ -63,12 +64,15 @@ def configure(
         raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
     client, parsed = Client(server), parse_program(str(program), tuple(arguments))
     offered = client.gpus()  # is anybody there?
+    note = ""
     if indicators is not None:
         found = sources.indicators_from_file(Path(indicators), parsed)
     elif predict_on:
         found = sources.predicted(parsed, predict_on, offered, progress)
     else:
         found = sources.indicators_of(parsed, WindowOptions(warmup=warmup, steps=window_steps), progress)
+        if estimates:
+            found, note = sources.with_estimates(found, parsed, offered, progress)
     work = Work(
         indicators=found.indicators, run_steps=run_steps, most_gpus=most_gpus, known=found.known,
         gradient_bytes=found.gradient_bytes, framework_version=framework_version or _installed_torch(),
@@ -77,7 +81,7 @@ def configure(
     signed, answer = client.configure(work)
     warning = _check(signed, client, found.indicators.program_digest)
     _write(path, signed, parsed)
-    warnings = (*answer.warnings, *([warning] if warning else []))
+    warnings = (*answer.warnings, *(text for text in (note, warning) if text))
     return Configured(path=path, label=signed.label, answer=answer, warnings=warnings)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tonnage.configure.work import Known
-from tonnage.errors import InvalidFile, NotFound, UsageError
+from tonnage.errors import InvalidFile, NotFound, TonnageError, UsageError
 from tonnage.profile.indicators import Indicators
 from tonnage.profile.job import WindowOptions
 from tonnage.program.digest import program_digest
@@ -65,20 +65,46 @@ def _read(path: Path) -> dict[str, object]:
     return plain
 
 
+def with_estimates(
+    found: Found, program: Program, gpus: Sequence[str], say: Callable[[str], None]
+) -> tuple[Found, str]:
+    """What the program would take on the server's GPUs, beside what it took here; or why that cannot be told.
+
+    Indicators say nothing about another GPU. A program that does nothing on a GPU has nothing to send.
+    """
+    names = _in_catalogue(gpus)
+    if not names:
+        return found, ""
+    say("estimating it on the server's GPUs")
+    try:
+        estimated = predicted(program, names[0], names, say)
+    except TonnageError as error:
+        if found.indicators.device == "cpu":
+            return found, ""  # it may have nothing to do with GPUs
+        return found, f"no estimates were sent, so other GPUs go by their rates alone: {error.message}"
+    return replace(found, known=estimated.known, gradient_bytes=estimated.gradient_bytes), ""
+
+
 def predicted(program: Program, gpu: str, others: Sequence[str], say: Callable[[str], None]) -> Found:
     """From the Estimate: the program runs on the virtual GPU only."""
     from tonnage.api import estimate
     from tonnage.configure.predicted import gradient_bytes_of, indicators_of_report, known_of
-    from tonnage.hardware import all_gpus, find_gpu
+    from tonnage.hardware import find_gpu
 
     chosen = find_gpu(gpu).name
     target = f"{program.target}:{program.function}" if program.function else program.target
-    # A server may know GPUs that this catalogue does not.
-    known = {gpu.name for gpu in all_gpus()}
-    gpus = list(dict.fromkeys((chosen, *(name for name in others if name in known))))
+    gpus = list(dict.fromkeys((chosen, *_in_catalogue(others))))
     report = estimate(target, arguments=program.arguments, gpus=gpus, progress=say)
     return Found(
         indicators=indicators_of_report(report, chosen, program_digest(program)),
         known=known_of(report),
         gradient_bytes=gradient_bytes_of(report),
     )
+
+
+def _in_catalogue(names: Sequence[str]) -> list[str]:
+    """A server may know GPUs that this catalogue does not."""
+    from tonnage.hardware import all_gpus
+
+    known = {gpu.name for gpu in all_gpus()}
+    return [name for name in names if name in known]
