@@ -80,7 +80,8 @@ def compare(name: str, played: Played) -> dict[str, Any]:
         # Below that, events measure themselves.
         "copies_by_hand": copies, "copy_errors": errors({"h2d": report.indicators.h2d_busy_seconds or 0.0}, copies, 5e-5),
         "outside": {"before": slower(played.before), "after": slower(played.after)},
-        "indicators": report.indicators.as_dict(), "machine": report.as_dict()["machine"], "notes": list(report.notes),
+        # Which program it is says `name`; places on the machine are nobody's business.
+        "indicators": report.indicators.as_dict() | {"program": name}, "machine": report.as_dict()["machine"], "notes": list(report.notes),
         "steps": {
             "clocked": len(report.clocked), "traced": len(report.traced), "held": len(played.held),
             "before": sum(len(b) for _, b in played.before), "after": sum(len(b) for _, b in played.after),
