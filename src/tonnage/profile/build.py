@@ -17,11 +17,12 @@ from tonnage.profile.combine import mean_parts
 from tonnage.profile.hints import hint_for
 from tonnage.profile.indicators import Indicators
 from tonnage.profile.job import Window
-from tonnage.profile.report import DEVICE_STACKS, HOST_STACKS, ClockedStep, Machine, ProfileReport, TracedStep
+from tonnage.profile.report import DEVICE_STACKS, HOST_STACKS, ClockedStep, ProfileReport, TracedStep
 from tonnage.profile.sampler import Samples
 from tonnage.profile.trace_analysis import TraceAnalysis, analyse
 from tonnage.program.digest import program_digest
 from tonnage.program.program import Program
+from tonnage.store.rows import Environment
 from tonnage.units import format_seconds
 
 _UNSTEADY = 0.3  # of the mean
@@ -58,11 +59,18 @@ def report_of_trace(path: Path) -> ProfileReport:
     elif not analysis.are_marked:
         notes.append("steps are not marked in the trace: each step of an optimizer, or call of a module, counts as one")
     notes.append("a profiler slows the host down: steps and idle time of a trace are longer than without it")
-    return _report(indicators, analysis, (), machine=Machine(tonnage=__version__), memory={}, notes=notes)
+    return _report(
+        indicators,
+        analysis,
+        (),
+        machine=Environment(device=indicators.device, gpu="", tonnage=__version__),
+        memory={},
+        notes=notes,
+    )
 
 
 def _report(
-    indicators: Indicators, analysis: TraceAnalysis, clocked: Sequence[ClockedStep], *, machine: Machine,
+    indicators: Indicators, analysis: TraceAnalysis, clocked: Sequence[ClockedStep], *, machine: Environment,
     memory: dict[str, int], notes: list[str],
 ) -> ProfileReport:  # fmt: skip
     return ProfileReport(
@@ -160,9 +168,11 @@ def _memory(facts: Message, samples: Samples) -> dict[str, int]:
     return sizes
 
 
-def _machine(facts: Message, samples: Samples) -> Machine:
-    return Machine(
+def _machine(facts: Message, samples: Samples) -> Environment:
+    return Environment(
+        device="cuda" if "gpu_uuid" in facts else "cpu",
         gpu=_gpu_name(facts),
+        gpu_memory_bytes=facts.get("gpu_memory_bytes"),
         driver=samples.driver,
         cuda=str(facts.get("cuda_version", "")),
         torch=str(facts["torch_version"]),

@@ -11,7 +11,7 @@ from tonnage.errors import InvalidFile, TonnageError
 from tonnage.hardware.catalogue import match_gpu
 from tonnage.profile.indicators import Indicators
 from tonnage.profile.recorder import PREFIX
-from tonnage.profile.report import Machine
+from tonnage.store.rows import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Recorded:
     """Indicators of a window of steps, and the run as a whole: its first step is left out of both numbers."""
 
     indicators: Indicators
-    machine: Machine
+    machine: Environment
     run_steps: int
     run_seconds: float
 
@@ -110,8 +110,9 @@ def _gpu_name(window: Mapping[str, Any]) -> str:
     return known.name if known else str(window["gpu"])
 
 
-def _machine(window: Mapping[str, Any]) -> Machine:
-    return Machine(
+def _machine(window: Mapping[str, Any]) -> Environment:
+    return Environment(
+        device=str(window["device"]),
         gpu=_gpu_name(window) if window["device"] == "cuda" else "",
         cuda=str(window.get("cuda", "")),
         torch=str(window["torch"]),

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tonnage.profile.indicators import Indicators
+from tonnage.store.rows import Environment
 
 DEVICE_STACKS, HOST_STACKS, PYTHON_STACKS = "device time", "host time", "Python time"  # what seconds of stacks are
 PARTS = ("forward", "backward", "optimizer", "h2d", "d2h", "data_wait", "idle")
@@ -66,21 +67,6 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Where it ran."""
-
-    gpu: str = ""
-    driver: str = ""
-    cuda: str = ""
-    torch: str = ""
-    python: str = ""
-    platform: str = ""
-    cpu: str = ""
-    cpu_cores: int | None = None
-    tonnage: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileReport:
     """Everything that was seen in a window of steps."""
 
@@ -91,7 +77,7 @@ class ProfileReport:
     modules: tuple[TimeRow, ...] = ()
     stacks: tuple[Stack, ...] = ()
     stacks_are: str = ""  # what the seconds of the stacks are: of the device, of the host, of Python
-    machine: Machine = field(default_factory=Machine)
+    machine: Environment = field(default_factory=lambda: Environment(device="", gpu=""))
     memory: Mapping[str, int] = field(default_factory=dict)
     hint: str = ""
     notes: tuple[str, ...] = ()

@@ -9,8 +9,9 @@ from tonnage import __version__
 from tonnage.errors import DoesNotFit, UsageError
 from tonnage.profile.hints import hint_for
 from tonnage.profile.job import WindowOptions
-from tonnage.profile.report import Machine, ProfileReport
+from tonnage.profile.report import ProfileReport
 from tonnage.program.program import Program, parse_program
+from tonnage.store.rows import Environment
 
 _TRACES = (".json", ".json.gz")
 
@@ -80,7 +81,7 @@ def _predict(
     )  # fmt: skip
     return ProfileReport(
         indicators=indicators,
-        machine=Machine(gpu=gpu.name, torch=trace.origin.torch_version, tonnage=__version__),
+        machine=Environment(device="cuda", gpu=gpu.name, torch=trace.origin.torch_version, tonnage=__version__),
         hint=hint_for(indicators),
         notes=("predicted, not measured: nothing ran, and what waits for data is not known", *trace.origin.warnings),
     )

@@ -13,8 +13,8 @@ from tonnage.configure.work import MOST_GPUS, MOST_STEPS, Known, Work
 from tonnage.estimate.estimate import Interval
 from tonnage.hardware import find_gpu
 from tonnage.profile.indicators import Indicators
-from tonnage.profile.report import Machine
 from tonnage.service.request import Run
+from tonnage.store.rows import Environment
 
 _MOST = 2**53 - 1  # what every reader of JSON keeps exactly
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -207,7 +207,9 @@ class InventoryView(Body):
 class MachineBody(Body):
     """Where it ran; what is not known is empty."""
 
+    device: Text = ""
     gpu: Text = ""
+    gpu_memory_bytes: Bytes | None = None
     driver: Text = ""
     cuda: Text = ""
     torch: Text = ""
@@ -217,8 +219,8 @@ class MachineBody(Body):
     cpu_cores: Annotated[int, Field(ge=1, le=100_000)] | None = None
     tonnage: Text = ""
 
-    def value(self) -> Machine:
-        return Machine(**self.model_dump())
+    def value(self) -> Environment:
+        return Environment(**self.model_dump())
 
 
 class RunBody(Body):

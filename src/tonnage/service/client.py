@@ -17,10 +17,10 @@ from tonnage.configure.signing import KnownServer
 from tonnage.configure.work import Work
 from tonnage.errors import MissingDependency, TonnageError, Unreachable, UsageError
 from tonnage.profile.indicators import Indicators
-from tonnage.profile.report import Machine
 from tonnage.service.bodies import ConfigurationAnswer, LabelView
 from tonnage.service.known_servers import server_of
 from tonnage.service.request import ERROR_HEADER, Run, plain_request
+from tonnage.store.rows import Environment
 
 try:
     import httpx2
@@ -61,11 +61,11 @@ class Client:
             raise self._strange() from None
 
     def report(
-        self, label: str, indicators: Indicators, machine: Machine | None = None, run: Run | None = None
+        self, label: str, indicators: Indicators, machine: Environment | None = None, run: Run | None = None
     ) -> LabelView:
         """What a run with the label did; returns predicted beside measured."""
         body = {
-            "indicators": indicators.as_dict(), "machine": asdict(machine or Machine()),
+            "indicators": indicators.as_dict(), "machine": {} if machine is None else asdict(machine),
             "run": None if run is None else asdict(run),
         }  # fmt: skip
         return self._view(self._ask("POST", f"/v1/labels/{label}/measurements", body))

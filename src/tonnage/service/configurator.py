@@ -21,11 +21,11 @@ from tonnage.configure.work import MOST_GPUS, Work
 from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
 from tonnage.profile.indicators import Indicators
-from tonnage.profile.report import Machine
-from tonnage.service.measured import environment_of, measurement_of
+from tonnage.service.measured import measurement_of
 from tonnage.service.request import Run
 from tonnage.store.database import Database
 from tonnage.store.labels import LabelBook, LabelMeasurement, LabelRow
+from tonnage.store.rows import Environment
 
 DEFAULT_VALIDITY_SECONDS = 24 * 3600
 
@@ -94,7 +94,7 @@ class Configurator:
         runs = {gpu: Indicators.from_dict(plain) for gpu, plain in found.items() if gpu}
         return {gpu: run for gpu, run in runs.items() if run.gpu_count == 1}
 
-    def measured(self, label: str, indicators: Indicators, machine: Machine, run: Run | None) -> None:
+    def measured(self, label: str, indicators: Indicators, machine: Environment, run: Run | None) -> None:
         """Keep what a run with the label did; raises `UsageError` for indicators of another program."""
         row = self.book.find(label)
         if indicators.program_digest != row.program_digest:
@@ -112,7 +112,9 @@ class Configurator:
             run=None if run is None else asdict(run),
         )
         self.book.add_measurement(label, measured)
-        self.database.add(environment_of(indicators, machine), measurement_of(label, indicators, run, now))
+        self.database.add(
+            replace(machine, device=indicators.device, gpu=indicators.gpu), measurement_of(label, indicators, run, now)
+        )
 
 
 def _row(work: Work, choice: Choice, signed: SignedLabel) -> LabelRow:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 
 from tonnage.profile.indicators import Indicators
-from tonnage.profile.report import Machine
 from tonnage.service.request import Run
-from tonnage.store.rows import Environment, Measurement, Spread, Status
+from tonnage.store.rows import Measurement, Spread, Status
 
 FAMILY, CAMPAIGN = "program", "labels"  # beside the families of sample workloads; the batch is not known
 _STATUS = {"failed": Status.FAILED, "cancelled": Status.INTERRUPTED}
-
-
-def environment_of(indicators: Indicators, machine: Machine) -> Environment:
-    return Environment(device=indicators.device, **asdict(machine) | {"gpu": indicators.gpu})
 
 
 def measurement_of(label: str, indicators: Indicators, run: Run | None, measured_at: datetime) -> Measurement:
