@@ -2,13 +2,13 @@
 
     python benchmarks/profile/measure.py --out DIR [--device cpu] [--only REGEX] [--traces]
 
-Each program runs twice, alone and under `tonnage profile --keep-running`, in turns (rig.py). Three comparisons:
+Each program runs alone, under `tonnage profile --keep-running` and alone once more, in turns (rig.py). The comparisons:
 
 - step, and the spans of forward, backward and optimizer: events by hand around the very steps that were profiled;
 - forward, backward, optimizer: what the GPU works for each, which the indicators take from the profiler's trace, beside
   events by hand in the program that runs alone, with the stream held back so that the host keeps no kernel waiting;
-- copies to the GPU: `h2d_busy_seconds` beside events by hand around each tensor that is moved, in the program that runs alone;
-- steps before and behind the window, beside those of the program that runs alone.
+- copies to the GPU: `h2d_busy_seconds` beside events by hand around each tensor that is moved, with the stream held back as well;
+- steps before and behind the window, beside those of the program that runs alone; what its two runs differ by is noise.
 
 Writes DIR/profile.jsonl: a row about the machine, then one a program, flushed as they come.
 """
@@ -24,7 +24,7 @@ from statistics import fmean, median
 from typing import Any
 
 from programs import ON_CPU, ON_GPU
-from rig import Played, Rig, Row
+from rig import Played, Rig, Row, Turn
 
 from tonnage.errors import TonnageError
 from tonnage.profile.report import ProfileReport
@@ -58,21 +58,24 @@ def errors(said: Row, truth: Row, least: float = 1e-6) -> dict[str, float | None
     return {name: said[name] / truth[name] - 1 if truth[name] > least else None for name in truth}
 
 
-def copies_by_hand(pairs: list[tuple[list[Row], list[Row]]]) -> Row:
-    return {"h2d": fmean(row["h2d_seconds"] for alone, _ in pairs for row in alone)}
+def copies_by_hand(rows: list[Row]) -> Row:
+    return {"h2d": fmean(row["h2d_seconds"] for row in rows)}
 
 
-def slower(pairs: list[tuple[list[Row], list[Row]]]) -> float:
-    """Under the profiler beside alone: the median of neighbours."""
-    middle = [[median(row["step_seconds"] for row in block) for block in pair] for pair in pairs]
-    return median(profiled / alone for alone, profiled in middle) - 1
+def slower(turns: list[Turn]) -> Row:
+    """Under the profiler beside alone, and alone beside alone: medians of neighbours."""
+    middle = [[median(row["step_seconds"] for row in block) for block in turn] for turn in turns]
+    return {
+        "profiled": median(2 * profiled / (alone + again) for alone, profiled, again in middle) - 1,
+        "noise": median(again / alone for alone, _, again in middle) - 1,
+    }
 
 
 def compare(name: str, played: Played) -> dict[str, Any]:
     report = played.report
     spans, work = spans_by_hand(played.window), work_by_hand(played.held)
     said = {phase: getattr(report.indicators, f"{phase}_seconds") for phase in PHASES}
-    copies = copies_by_hand(played.before)
+    copies = copies_by_hand(played.held)
     return {
         "name": name,
         "spans_by_hand": spans, "span_errors": errors(spans_by_profile(report), spans),
@@ -84,11 +87,11 @@ def compare(name: str, played: Played) -> dict[str, Any]:
         "indicators": report.indicators.as_dict() | {"program": name}, "machine": report.as_dict()["machine"], "notes": list(report.notes),
         "steps": {
             "clocked": len(report.clocked), "traced": len(report.traced), "held": len(played.held),
-            "before": sum(len(b) for _, b in played.before), "after": sum(len(b) for _, b in played.after),
+            "before": sum(len(turn[1]) for turn in played.before), "after": sum(len(turn[1]) for turn in played.after),
         },
         "blocks": {
-            when: [[[round(row["step_seconds"] * 1e6) for row in block] for block in pair] for pair in pairs]
-            for when, pairs in (("before", played.before), ("after", played.after))
+            when: [[[round(row["step_seconds"] * 1e6) for row in block] for block in turn] for turn in turns]
+            for when, turns in (("before", played.before), ("after", played.after))
         },
     }  # fmt: skip
 
@@ -108,7 +111,7 @@ def percent(value: float | None) -> str:
 
 
 HEADING = (
-    f"{'program':20} {'a step':>12}  {'work by the GPU':>23}  {'copies':>7}  {'spans of the same steps':>31}  {'outside':>15}\n"
+    f"{'program':20} {'a step':>12}  {'work by the GPU':>23}  {'copies':>7}  {'spans of the same steps':>31}  {'outside (noise)':>31}\n"
     + (
         f"{'':33}  "
         + "  ".join(
@@ -117,7 +120,7 @@ HEADING = (
                 ("forward", "backw.", "optim."),
                 ("h2d",),
                 ("step", "forward", "backw.", "optim."),
-                ("before", "after"),
+                ("before", "(noise)", "after", "(noise)"),
             )
         )
         + "  busy"
@@ -129,7 +132,8 @@ def show(row: dict[str, Any]) -> str:
     if "error" in row:
         return f"{row['name']:20} {row['error'][:300]}"
     busy = row["indicators"]["gpu_utilisation"]
-    groups = (row["work_errors"], row["copy_errors"], row["span_errors"], row["outside"])
+    outside = {(when, what): cost for when, side in row["outside"].items() for what, cost in side.items()}
+    groups = (row["work_errors"], row["copy_errors"], row["span_errors"], outside)
     return (
         f"{row['name']:20} {row['spans_by_hand']['step'] * 1e3:9.2f} ms  "
         + "  ".join(" ".join(percent(value) for value in group.values()) for group in groups)
@@ -149,9 +153,10 @@ def summary(rows: list[dict[str, Any]]) -> str:
                     f"{kind} {name}: median {median(off):.1%}, worst {max(off):.1%}, within 5 %: {within} of {len(off)}"
                 )
     for when in ("before", "after"):
-        costs = [row["outside"][when] for row in done]
-        if costs:
-            lines.append(f"overhead {when} the window: median {median(costs):+.1%}, worst {max(costs):+.1%}")
+        for what in ("profiled", "noise"):
+            costs = [row["outside"][when][what] for row in done]
+            if costs:
+                lines.append(f"{what} {when} the window: median {median(costs):+.1%}, worst {max(costs, key=abs):+.1%}")
     return "\n".join(lines)
 
 

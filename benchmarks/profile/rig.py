@@ -1,7 +1,7 @@
-"""One program twice at the same time, alone and under `tonnage profile`, working in turns so that both see the same machine.
+"""One program at the same time alone, under `tonnage profile` and once more alone, in turns so that all see the same machine.
 
 Times of a shared machine drift by more than what is to be measured. So neither runs while the other does: each makes a block
-of steps and waits, and a block is compared with the one beside it.
+of steps and waits, and a block is compared with those beside it. What the second that is alone differs by is noise.
 """
 
 import json
@@ -24,10 +24,12 @@ from tonnage.profile.report import ProfileReport
 from tonnage.program.program import parse_program
 
 Row = dict[str, float]
+Turn = tuple[list[Row], list[Row], list[Row]]
 WARM = 20
 STEPS = 10  # under the profiler
-BLOCKS = 10  # before the window, and as many behind it
-BLOCK_SECONDS = 0.25
+BLOCKS = 24  # before the window, and as many behind it
+BLOCK_SECONDS = 0.12
+LONGEST_SECONDS = 5.0  # for the blocks of one program on one side of the window
 _SETTLED = 2  # steps at the beginning of a block, in which the device fills again
 
 
@@ -70,11 +72,11 @@ class Player:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Pairs are blocks of the program alone and under the profiler, next to each other in time."""
+    """A turn is a block of the program alone, one under the profiler, and one alone in another process, next to each other in time."""
 
-    before: list[tuple[list[Row], list[Row]]]
+    before: list[Turn]
     window: list[Row]  # the very steps that the indicators are of, by hand
-    after: list[tuple[list[Row], list[Row]]]
+    after: list[Turn]
     held: list[Row]
     report: ProfileReport
 
@@ -85,14 +87,17 @@ class Rig:
         self._limit, self._trace = limit, trace
         self._temporary = tempfile.TemporaryDirectory()
         folder = Path(self._temporary.name)
-        self._alone, self._profiled = Player(folder, "alone"), Player(folder, "profiled")
+        self._alone, self._profiled, self._again = (Player(folder, name) for name in ("alone", "profiled", "again"))
         self._output = (folder / "alone.txt").open("w+")
         clock = str(HERE / "hand_clock.py")
-        self._process = subprocess.Popen(
-            [sys.executable, clock, str(self._alone.socket), *self._command],
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-        )
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, clock, str(player.socket), *self._command],
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+            )
+            for player in (self._alone, self._again)
+        ]
         self._program = parse_program(clock, (str(self._profiled.socket), *self._command))
         self._job = Job(self._program, WindowOptions(), listens=True)
 
@@ -100,23 +105,26 @@ class Rig:
         return self
 
     def __exit__(self, *details: object) -> None:
-        self._alone.close()
-        self._profiled.close()
+        for player in (self._alone, self._profiled, self._again):
+            player.close()
         self._job.close()
-        self._process.kill()
-        self._process.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
         self._output.close()
         self._temporary.cleanup()
 
     def play(self) -> Played:
         self._arrive()
         step = median(row["step_seconds"] for row in self._alone.play(WARM)[WARM // 2 :])
-        block = max(round(BLOCK_SECONDS / step), 2 * _SETTLED + 4)
+        block = max(round(BLOCK_SECONDS / step), _SETTLED + 3)
+        blocks = max(4, min(BLOCKS, round(LONGEST_SECONDS / (block * step))))
         self._profiled.play(WARM)
-        before = self._pairs(block)
+        self._again.play(WARM)
+        before = self._turns(block, blocks)
         window = self._play_window(step)
-        after = self._pairs(block)
-        held = self._alone.play(block, held=True)[_SETTLED:]
+        after = self._turns(block, blocks)
+        held = self._alone.play(2 * block, held=True)[_SETTLED:]
         report = report_of_run(self._program, self._job.window, self._job.samples)
         # Behind the first step the window opens, and the next does not count; the clock stops inside the last one.
         return Played(before, window[2 : 1 + len(report.clocked)], after, held, report)
@@ -125,12 +133,16 @@ class Rig:
         self._profiled.arrive(self._limit)
         try:
             self._alone.arrive(self._limit)
+            self._again.arrive(self._limit)
         except (TimeoutError, RuntimeError):
             self._output.seek(0)
             raise RuntimeError(f"failed by itself: {self._output.read()[-1500:]}") from None
 
-    def _pairs(self, block: int) -> list[tuple[list[Row], list[Row]]]:
-        return [(self._alone.play(block)[_SETTLED:], self._profiled.play(block)[_SETTLED:]) for _ in range(BLOCKS)]
+    def _turns(self, block: int, count: int) -> list[Turn]:
+        def play(player: Player) -> list[Row]:
+            return player.play(block)[_SETTLED:]
+
+        return [(play(self._alone), play(self._profiled), play(self._again)) for _ in range(count)]
 
     def _play_window(self, step: float) -> list[Row]:
         self._job.order(WindowOptions(warmup=1, steps=STEPS))
