@@ -65,6 +65,20 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a plan puts a job, or one node's part of it.
+
+    GPUs of one model in one node are alike to engines that hand them out themselves: those take the node, the model and the
+    count, and `gpu_indices` is what was planned. Engines that name devices take just these.
+    """
+
+    node: str = ""  # as the cluster file calls it; "" for any
+    gpu: str = ""  # as the catalogue names it; "" for any
+    gpu_indices: tuple[int, ...] = ()
+    share: float = 1.0  # of each GPU; less where others share it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One command with its resources. `image` is a reference, with its digest where it is known; local jobs have none."""
 
@@ -81,6 +95,9 @@ class Job:
     copied_words: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     node_type: str = ""  # of the cluster file, which a label names; "" for any
+    placements: tuple[Placement, ...] = ()  # of a plan; one process a placement
+    after: tuple[JobId, ...] = ()  # starts when these are over, however they ended
+    requeue: bool = False  # may be started again, where it was killed or its node was lost
     replicas: int = 0  # 0: a job that ends; else a service with so many instances
 
 
@@ -122,6 +139,8 @@ class JobStatus:
     reason: str = ""
     started_at: float | None = None  # seconds since the epoch
     ended_at: float | None = None
+    devices: tuple[str, ...] = ()  # the GPUs it got, as NODE/gpuINDEX, where the engine knows
+    restarts: int = 0
 
 
 class Engine(Protocol):
