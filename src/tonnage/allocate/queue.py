@@ -1,0 +1,116 @@
+"""The tasks that wait or run at one moment, as arrays: what the linear programs see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.allocate.speeds import Floats, Ints, SpeedTable
+
+_LEAST_PROFIT = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Queue:
+    table: SpeedTable
+    capacity: Ints  # GPUs of each type
+    classes: Ints  # of each task
+    left_steps: Floats  # as far as is known
+    weights: Floats  # how much each counts
+    efficiency: Floats  # task, type: what is left of a period after moving there
+
+    @property
+    def size(self) -> int:
+        return len(self.classes)
+
+    @property
+    def gpus(self) -> Ints:
+        return np.array([each.gpus for each in self.table.classes])[self.classes]
+
+    @property
+    def speeds(self) -> Floats:
+        """Task, type."""
+        return np.asarray(self.table.alone[self.classes] * self.efficiency)
+
+    @property
+    def best_speeds(self) -> Floats:
+        return np.asarray(self.speeds.max(axis=1))
+
+    @property
+    def least_seconds(self) -> Floats:
+        """Until each would end if it had the GPUs that suit it to itself."""
+        return np.asarray(self.left_steps / self.best_speeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """Ways to run a task, or two together, on one type of GPU."""
+
+    types: Ints
+    firsts: Ints
+    seconds: Ints  # -1: alone
+    first_speeds: Floats
+    second_speeds: Floats
+    gpus: Ints
+
+    @property
+    def size(self) -> int:
+        return len(self.types)
+
+    def joined(self, other: Columns) -> Columns:
+        return Columns(
+            types=np.concatenate([self.types, other.types]),
+            firsts=np.concatenate([self.firsts, other.firsts]),
+            seconds=np.concatenate([self.seconds, other.seconds]),
+            first_speeds=np.concatenate([self.first_speeds, other.first_speeds]),
+            second_speeds=np.concatenate([self.second_speeds, other.second_speeds]),
+            gpus=np.concatenate([self.gpus, other.gpus]),
+        )
+
+    def chosen(self, which: Ints) -> Columns:
+        return Columns(
+            types=self.types[which], firsts=self.firsts[which], seconds=self.seconds[which],
+            first_speeds=self.first_speeds[which], second_speeds=self.second_speeds[which], gpus=self.gpus[which],
+        )  # fmt: skip
+
+
+def alone_columns(queue: Queue) -> Columns:
+    firsts, types = np.nonzero(queue.speeds)
+    return Columns(
+        types=types,
+        firsts=firsts,
+        seconds=np.full(len(firsts), -1),
+        first_speeds=queue.speeds[firsts, types],
+        second_speeds=np.zeros(len(firsts)),
+        gpus=queue.gpus[firsts],
+    )
+
+
+def pair_columns(queue: Queue, value: Floats, task_price: Floats, type_price: Floats, most: int) -> Columns:
+    """The pairs that bring most beyond what they cost: `value` a step, less the prices of both tasks and of the GPUs."""
+    upper = np.triu_indices(queue.size, 1)
+    found = [_pairs_on(queue, number, upper, value, task_price, price) for number, price in enumerate(type_price)]
+    profit = np.concatenate([each[0] for each in found])
+    columns = found[0][1]
+    for _, more in found[1:]:
+        columns = columns.joined(more)
+    return columns.chosen(np.argsort(-profit)[:most])
+
+
+def _pairs_on(
+    queue: Queue, number: int, upper: tuple[Ints, Ints], value: Floats, task_price: Floats, price: float
+) -> tuple[Floats, Columns]:
+    speeds = queue.table.paired[number][np.ix_(queue.classes, queue.classes)] * queue.efficiency[:, number, None]
+    brought = speeds * value[:, None] - task_price[:, None]
+    total = brought + brought.T - price * queue.gpus[:, None]
+    where = (speeds[upper] > 0) & (total[upper] > _LEAST_PROFIT)
+    firsts, seconds = upper[0][where], upper[1][where]
+    return total[firsts, seconds], Columns(
+        types=np.full(len(firsts), number),
+        firsts=firsts,
+        seconds=seconds,
+        first_speeds=speeds[firsts, seconds],
+        second_speeds=speeds[seconds, firsts],
+        gpus=queue.gpus[firsts],
+    )

@@ -1,0 +1,1 @@
+"""Plays traces of jobs on GPUs of several types under a policy."""

@@ -1,0 +1,88 @@
+"""From shares of a period to slices of it: in each slice whole tasks run on whole GPUs.
+
+A greedy version of what Lawler and Labetoulle (1978) showed for open shops: a slice holds every task and every type of GPU
+that has no time to lose, and lasts until another one has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tonnage.allocate.linear import Shares
+from tonnage.allocate.speeds import Floats, Ints
+
+_NOTHING = 1e-6
+_MOST_SLICES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slice:
+    """So much of the period, these columns."""
+
+    part: float
+    columns: Ints
+
+
+def cut(shares: Shares, capacity: Ints, tasks: int, least_part: float = 0.0) -> list[Slice]:
+    """Slices that together give each column about its share. What would need shorter ones than allowed is left out."""
+    cutter = _Cutter(shares, capacity, tasks)
+    slices: list[Slice] = []
+    while cutter.left > _NOTHING:
+        chosen = cutter.choose()
+        part = max(cutter.length(chosen), least_part)
+        if cutter.left - part < least_part or len(slices) == _MOST_SLICES - 1:
+            part = cutter.left
+        slices.append(Slice(part=part, columns=chosen))
+        cutter.take(chosen, part)
+    return slices
+
+
+class _Cutter:
+    def __init__(self, shares: Shares, capacity: Ints, tasks: int) -> None:
+        self.columns, self.capacity, self.tasks = shares.columns, capacity, tasks
+        self.rest = shares.shares.copy()
+        self.left = 1.0
+
+    def owed(self) -> Floats:
+        """Of each task: the part of the period in which it still has to run."""
+        second = self.columns.seconds >= 0
+        owed = np.bincount(self.columns.firsts, self.rest, self.tasks)
+        return np.asarray(owed + np.bincount(self.columns.seconds[second], self.rest[second], self.tasks), dtype=float)
+
+    def choose(self) -> Ints:
+        """Those with the least time to lose first, as long as GPUs are free."""
+        owed = self.owed()
+        partner = np.where(self.columns.seconds >= 0, owed[self.columns.seconds], 0.0)
+        urgency = np.maximum(owed[self.columns.firsts], partner)
+        usable = np.flatnonzero(self.rest > _NOTHING)
+        order = usable[np.lexsort((-self.rest[usable], -self.columns.gpus[usable], -np.round(urgency[usable], 4)))]
+        free = self.capacity.copy()
+        running: set[int] = set()
+        chosen: list[int] = []
+        for number in order:
+            kind, gpus = self.columns.types[number], self.columns.gpus[number]
+            both = {int(self.columns.firsts[number]), int(self.columns.seconds[number])} - {-1}
+            if gpus <= free[kind] and not both & running:
+                free[kind] -= gpus
+                running |= both
+                chosen.append(int(number))
+        return np.array(chosen, dtype=np.int64)
+
+    def length(self, chosen: Ints) -> float:
+        """Until one of these has had its share, or one that waits has no time to lose."""
+        if not len(chosen):
+            return self.left
+        owed = self.owed()
+        waiting = np.ones(self.tasks, dtype=bool)
+        waiting[self.columns.firsts[chosen]] = False
+        second = self.columns.seconds[chosen]
+        waiting[second[second >= 0]] = False
+        slack = (self.left - owed)[waiting & (owed > _NOTHING)]
+        slack = slack[slack > _NOTHING]
+        return float(min(self.left, self.rest[chosen].min(), slack.min() if len(slack) else np.inf))
+
+    def take(self, chosen: Ints, part: float) -> None:
+        self.rest[chosen] = np.maximum(self.rest[chosen] - part, 0.0)
+        self.left -= part
