@@ -39,18 +39,15 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
 
 
 def run(*words: str, environment: Mapping[str, str] | None = None) -> str:
-    """What the command prints; a `TonnageError` of the right kind if it fails."""
+    """What the command prints; a `TonnageError` of the right kind if it fails. A job inherits what `environment` says."""
     command, *arguments = words
     path = shutil.which(command)  # by our own PATH: the environment of a job may have another one
     if path is None:
         raise Unreachable(f"{command} is not installed on this machine", "log in to a machine that can submit jobs")
-    variables = {**(os.environ if environment is None else environment), **_READABLE}
-    if command == "sbatch":
-        variables = dict(os.environ if environment is None else environment)  # which the job inherits
     try:
         done = subprocess.run(
             [path, *arguments], capture_output=True, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL,
-            timeout=_ANSWER_SECONDS, check=False, env=variables,
+            timeout=_ANSWER_SECONDS, check=False, env={**os.environ, **_READABLE} if environment is None else environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Silent(f"{command} did not answer in {_ANSWER_SECONDS:.0f} s") from None
@@ -73,6 +70,4 @@ def error(command: str, said: str) -> TonnageError:
 def _sentence(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Try ")]
     last = lines[-1] if lines else "no word about why"
-    return re.sub(r"^\w+: (error|fatal): |^\w+ error: |^Batch job submission failed: ", "", last).removeprefix(
-        "Batch job submission failed: "
-    )
+    return re.sub(r"^(\w+: (error|fatal): |\w+ error: )?(Batch job submission failed: )?", "", last)

@@ -101,5 +101,3 @@ def check_feature(feature: str, nodes: Iterable[NodeInventory]) -> None:
             f"no node of the cluster has the feature {feature}; there are {', '.join(features) or 'none'}",
             "an administrator can add it to the nodes of that type; to take any node: -o node_types=false",
         )
-
-

@@ -1,0 +1,316 @@
+"""Jobs on a real Slurm of several unequal nodes: the contract, devices, ranks, restarts, losses, and nothing run twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from contract import PROGRAMS, EngineContract, is_over, wait_for
+from slurm_rig import SlurmRig, slurm_rig, wait_until
+
+from tonnage.engines import slurm_client
+from tonnage.engines.base import EngineOptions, HasInventory, Job, JobId, JobState, JobStatus, Placement, Resources, Source
+from tonnage.engines.deploying import Deployments, deploy
+from tonnage.engines.names import fresh_name
+from tonnage.engines.slurm import SlurmEngine
+from tonnage.engines.slurm_client import Silent
+from tonnage.engines.slurm_folder import JobFolder
+from tonnage.engines.slurm_script import SlurmOptions
+from tonnage.errors import DoesNotFit, NotFound, Unreachable, UsageError
+
+__all__ = ["slurm_rig"]
+
+MIB = 1 << 20
+V100, P100, K80 = "V100 SXM2 16GB", "P100 SXM2", "K80"
+SHOW = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+SMALL = Resources(cpu_cores=1, memory_bytes=256 * MIB)
+ONE_GPU = replace(SMALL, gpu_count=1)
+
+
+def python(program: str, **changes: object) -> Job:
+    job = Job(name=fresh_name("job"), command=(sys.executable, "-c", program), resources=SMALL)
+    return replace(job, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def slurm(slurm_rig: SlurmRig, tmp_path: Path) -> Iterator[SlurmEngine]:  # noqa: ARG001, F811 - it must be up
+    engine = SlurmEngine(tmp_path / "slurm")
+    yield engine
+    for job_id, status, _ in engine.jobs():
+        if not status.state.is_over:
+            engine.cancel(job_id)
+
+
+class TestSlurmEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, slurm: SlurmEngine) -> SlurmEngine:
+        return slurm
+
+    def job(self, program: str) -> Job:
+        return python(PROGRAMS[program], name="contract")
+
+
+def submit(engine: SlurmEngine, job: Job, options: EngineOptions | None = None) -> JobId:
+    return engine.submit(engine.plan(job, options or SlurmOptions()))
+
+
+def finish(engine: SlurmEngine, job: Job, options: EngineOptions | None = None) -> tuple[JobStatus, list[str]]:
+    job_id = submit(engine, job, options)
+    return wait_for(engine, job_id, is_over), list(engine.logs(job_id))
+
+
+def is_running(status: JobStatus) -> bool:
+    return status.state is JobState.RUNNING
+
+
+def runs_with_devices(status: JobStatus) -> bool:
+    return is_running(status) and bool(status.devices)
+
+
+# -- devices --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_sees_the_devices_of_its_placement(slurm: SlurmEngine) -> None:
+    placement = Placement(node="p100n1", gpu=P100, gpu_indices=(0, 1))
+    status, printed = finish(slurm, python(SHOW, placements=(placement,)))
+    assert printed == ["0,1"]
+    assert status.devices == ("p100n1/gpu0", "p100n1/gpu1")
+
+
+def test_a_job_without_gpus_sees_none(slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    status, printed = finish(slurm, python(SHOW))
+    assert (printed, status.devices) == ([""], ())
+
+
+def test_two_jobs_at_once_never_have_the_same_device(slurm: SlurmEngine) -> None:
+    whole = Placement(node="k80n0", gpu=K80, gpu_indices=(0,))
+    jobs = [submit(slurm, python(PROGRAMS["sleep"], placements=(whole,))) for _ in range(4)]
+    devices = [device for job_id in jobs for device in wait_for(slurm, job_id, runs_with_devices).devices]
+    assert sorted(devices) == [f"k80n0/gpu{index}" for index in range(4)]
+
+
+def test_two_halves_share_one_device(slurm: SlurmEngine) -> None:
+    half = Placement(node="v100n0", gpu=V100, gpu_indices=(0,), share=0.5)
+    jobs = [submit(slurm, python(PROGRAMS["sleep"], placements=(half,))) for _ in range(2)]
+    assert [wait_for(slurm, job_id, runs_with_devices).devices for job_id in jobs] == [("v100n0/gpu0",)] * 2
+    assert "--gres=shard:v100:2\n" in JobFolder(slurm.folder / jobs[0]).path.joinpath("job.sh").read_text()
+
+
+def test_a_half_is_a_whole_where_the_cluster_divides_none(slurm: SlurmEngine) -> None:
+    half = Placement(node="p100n0", gpu=P100, gpu_indices=(0,), share=0.5)
+    jobs = [submit(slurm, python(PROGRAMS["sleep"], placements=(half,))) for _ in range(2)]
+    devices = [wait_for(slurm, job_id, runs_with_devices).devices for job_id in jobs]
+    assert sorted(devices) == [("p100n0/gpu0",), ("p100n0/gpu1",)]
+
+
+def test_the_type_of_node_is_a_feature(slurm: SlurmEngine) -> None:
+    job = python("import os; print(os.environ['SLURMD_NODENAME'])", node_type="type-k80")
+    assert finish(slurm, job)[1] == ["k80n0"]
+    with pytest.raises(NotFound, match="feature hopper"):
+        submit(slurm, python(SHOW, node_type="hopper"))
+    assert finish(slurm, python("print(1)", node_type="hopper"), SlurmOptions(node_types=False))[1] == ["1"]
+
+
+def test_what_no_node_has_is_refused_and_leaves_nothing(slurm: SlurmEngine) -> None:
+    with pytest.raises(DoesNotFit, match="k80, p100, v100"):
+        submit(slurm, python(SHOW, resources=replace(ONE_GPU, gpu="H200"), name="too-new"))
+    with pytest.raises(DoesNotFit, match="not available"):
+        submit(slurm, python(SHOW, resources=replace(ONE_GPU, gpu=K80, gpu_count=9), name="too-many"))
+    with pytest.raises(NotFound, match="node name"):
+        submit(slurm, python(SHOW, placements=(Placement(node="nowhere"),), name="nowhere"))
+    with pytest.raises(NotFound, match="partition"):
+        submit(slurm, python(SHOW, name="no-partition"), SlurmOptions(partition="none"))
+    assert list(slurm.jobs()) == []
+
+
+def test_the_inventory_tells_nodes_gpus_and_who_is_away(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:  # noqa: F811
+    assert isinstance(slurm, HasInventory)
+    slurm_rig.control("update", "NodeName=p100n0", "State=DRAIN", "Reason=State=IDLE and other lies")
+    nodes = {node.name: node for node in slurm.inventory()}
+    slurm_rig.control("update", "NodeName=p100n0", "State=RESUME")
+    assert [name for name, node in nodes.items() if not node.is_up] == ["p100n0"]
+    v100 = nodes["v100n0"]
+    assert (v100.gpus, v100.shards, v100.cpu_cores, v100.memory_bytes) == ({"v100": 4}, {"v100": 16}, 64, 64000 * MIB)
+    assert v100.features == ("v100", "type-v100")
+
+
+# -- several processes ----------------------------------------------------------------------------------------------------
+
+RANKS = (
+    "import os; e = os.environ; "
+    "print(e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK'], e['SLURMD_NODENAME'], e['CUDA_VISIBLE_DEVICES'], e['MASTER_ADDR'])"
+)
+
+
+def test_equal_placements_are_ranks_in_the_order_of_the_plan(slurm: SlurmEngine) -> None:
+    placements = tuple(Placement(node=node, gpu=P100, gpu_indices=(0,)) for node in ("p100n1", "p100n0"))
+    status, printed = finish(slurm, python(RANKS, placements=placements))
+    assert sorted(printed) == ["0 2 0 p100n1 0 127.0.0.1", "1 2 0 p100n0 0 127.0.0.1"]
+    assert status.devices == ("p100n1/gpu0", "p100n0/gpu0")
+
+
+def test_unequal_placements_are_one_heterogeneous_job(slurm: SlurmEngine) -> None:
+    placements = (
+        Placement(node="v100n1", gpu=V100, gpu_indices=(0, 1)),
+        Placement(gpu=K80, gpu_indices=(0,)),
+        Placement(node="p100n0", gpu=P100, gpu_indices=(1,)),
+    )
+    status, printed = finish(slurm, python(RANKS, placements=placements))
+    assert sorted(line.split()[:5] for line in printed) == [
+        ["0", "3", "0", "v100n1", "0,1"], ["1", "3", "0", "k80n0", "0"], ["2", "3", "0", "p100n0", "0"],
+    ]  # fmt: skip
+    assert status.devices == ("v100n1/gpu0", "v100n1/gpu1", "k80n0/gpu0", "p100n0/gpu0")
+
+
+def test_the_code_of_the_process_that_failed_is_that_of_the_job(slurm: SlurmEngine) -> None:
+    program = "import os, sys, time; sys.exit(7) if os.environ['RANK'] == '1' else time.sleep(600)"
+    placements = tuple(Placement(node=node) for node in ("p100n0", "p100n1"))
+    status, _ = finish(slurm, python(program, placements=placements, requeue=True))
+    assert (status.state, status.exit_code, status.restarts) == (JobState.FAILED, 7, 0)
+
+
+def test_processes_find_each_other(slurm: SlurmEngine) -> None:
+    program = (
+        "import os, socket; e = os.environ; place = (e['MASTER_ADDR'], int(e['MASTER_PORT']))\n"
+        "if e['RANK'] == '0':\n"
+        "    server = socket.create_server(place); print(server.accept()[0].recv(9).decode())\n"
+        "else:\n"
+        "    import time\n"
+        "    while True:\n"
+        "        try: socket.create_connection(place).sendall(b'hello'); break\n"
+        "        except OSError: time.sleep(0.05)\n"
+    )
+    job = python(program, placements=(Placement(), Placement()))
+    assert finish(slurm, job)[1] == ["hello"]
+
+
+# -- order, restarts and losses -------------------------------------------------------------------------------------------
+
+
+def test_a_job_starts_after_others_are_over_however_they_ended(slurm: SlurmEngine) -> None:
+    first = submit(slurm, python("import sys, time; time.sleep(1); sys.exit(3)"))
+    second = submit(slurm, python("print('then')", after=(first,)))
+    assert wait_for(slurm, second, lambda status: bool(status.reason)).reason == "waits for other jobs to end"
+    after, before = wait_for(slurm, second, is_over), slurm.state(first)
+    assert after.started_at is not None and before.ended_at is not None
+    assert after.state is JobState.SUCCEEDED and before.state is JobState.FAILED
+    assert after.started_at >= before.ended_at
+    assert finish(slurm, python("print('late')", after=(first,)))[1] == ["late"]
+    with pytest.raises(NotFound, match="nobody"):
+        submit(slurm, python("", after=(JobId("nobody"),)))
+
+
+KILLED_ONCE = (
+    "import os, signal; again = 'SLURM_RESTART_COUNT' in os.environ; print('again' if again else 'first', flush=True)\n"
+    "again or os.kill(os.getpid(), signal.SIGKILL)"
+)
+
+
+def test_killed_jobs_are_requeued_if_they_may_and_only_so_often(slurm: SlurmEngine) -> None:
+    """All at once: Slurm lets a requeued job wait for some seconds."""
+    once = submit(slurm, python(KILLED_ONCE, requeue=True))
+    always = submit(slurm, python("import os; os.kill(os.getpid(), 9)", requeue=True), SlurmOptions(restarts=1))
+    never = submit(slurm, python(KILLED_ONCE))
+    told = submit(slurm, python("import os, time; 'SLURM_RESTART_COUNT' in os.environ or time.sleep(600)", requeue=True))
+    wait_for(slurm, told, is_running)
+    slurm_client.run("scontrol", "requeue", JobFolder(slurm.folder / told).slurm_id)
+    ends = [wait_for(slurm, job_id, is_over) for job_id in (once, always, never, told)]
+    assert [(end.state, end.exit_code, end.restarts) for end in ends] == [
+        (JobState.SUCCEEDED, 0, 1), (JobState.FAILED, 137, 1), (JobState.FAILED, 137, 0), (JobState.SUCCEEDED, 0, 1),
+    ]  # fmt: skip
+    assert ends[2].reason == "killed by SIGKILL"
+    lines = [line for line in slurm.logs(once) if not line.startswith("slurmstepd")]
+    assert lines == ["first", "again"]
+
+
+def test_a_lost_node_is_told_and_its_jobs_go_elsewhere_if_they_may(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:  # noqa: F811
+    """A GPU of one model that two nodes have: the job that may be started again goes to the other one."""
+    filler = submit(slurm, python(PROGRAMS["sleep"], placements=(Placement(node="p100n1", gpu=P100, gpu_indices=(0, 1)),)))
+    wait_for(slurm, filler, is_running)
+    program = "import os, time; 'SLURM_RESTART_COUNT' in os.environ or time.sleep(600)"
+    job = python(program, resources=replace(ONE_GPU, gpu=P100))
+    moving, staying = submit(slurm, replace(job, requeue=True)), submit(slurm, replace(job, name=fresh_name("stays")))
+    devices = [wait_for(slurm, job_id, runs_with_devices).devices for job_id in (moving, staying)]
+    assert sorted(devices) == [("p100n0/gpu0",), ("p100n0/gpu1",)]
+    slurm.cancel(filler)
+    slurm_rig.lose("p100n0")
+    try:
+        assert {node.name for node in slurm.inventory() if not node.is_up} == {"p100n0"}
+        lost, moved = wait_for(slurm, staying, is_over), wait_for(slurm, moving, is_over)
+    finally:
+        slurm_rig.find("p100n0")
+    assert (lost.state, lost.reason, lost.restarts) == (JobState.FAILED, "its node was lost", 0)
+    assert (moved.state, moved.restarts) == (JobState.SUCCEEDED, 1)
+    assert moved.devices[0].startswith("p100n1/")
+
+
+def test_a_job_killed_for_memory_says_so(slurm: SlurmEngine) -> None:
+    status, _ = finish(slurm, python("x = bytearray(600 << 20); import time; time.sleep(30)"))
+    assert (status.state, status.reason) == (JobState.FAILED, "killed for memory: its limit is 256 MiB")
+
+
+def test_a_time_limit_is_kept(slurm: SlurmEngine) -> None:
+    with pytest.raises(UsageError, match="time"):
+        submit(slurm, python(""), SlurmOptions(time="soon"))
+    job_id = submit(slurm, python("import time; time.sleep(0.1)"), SlurmOptions(time="5", partition="small"))
+    shown = slurm_client.run("scontrol", "show", "job", JobFolder(slurm.folder / job_id).slurm_id)
+    assert "TimeLimit=00:05:00" in shown and "Partition=small" in shown
+    wait_for(slurm, job_id, is_over)
+
+
+# -- files and variables --------------------------------------------------------------------------------------------------
+
+
+def test_the_job_runs_from_a_copy_in_the_shared_folder(slurm: SlurmEngine, tmp_path: Path) -> None:
+    shared = tmp_path / "100% shared"
+    shared.mkdir()
+    source = Source(files={"train.py": b"import model", "model.py": b"print('from', __file__)"}, digest="", entry="train.py")
+    job = python("", command=(sys.executable, "train.py"), source=source, copied_words=(1,), workdir=str(tmp_path))
+    job_id = submit(slurm, job, SlurmOptions(folder=str(shared)))
+    wait_for(slurm, job_id, is_over)
+    assert list(slurm.logs(job_id)) == [f"from {shared}/{job_id}/program/model.py"]
+    slurm.remove(job_id)
+    assert list(shared.iterdir()) == []
+
+
+def test_variables_arrive_and_no_file_keeps_them(slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "nowhere")
+    monkeypatch.setenv("SBATCH_JOB_NAME", "other")
+    job = python("import os; print(os.environ['SECRET'])", environment={"SECRET": "two\nlines $HOME"})
+    _, printed = finish(slurm, job, SlurmOptions(partition="all"))
+    assert printed == ["two", "lines $HOME"]
+    kept = [path for path in (slurm.folder / job.name).iterdir() if path.name != "output.log"]
+    assert not any("lines" in path.read_text() for path in kept)
+
+
+# -- once and only once ---------------------------------------------------------------------------------------------------
+
+
+def test_a_submission_whose_answer_was_lost_is_found_and_not_made_twice(
+    slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = python("print('once')")
+    manifest = slurm.plan(job, SlurmOptions())
+    monkeypatch.setattr(JobFolder, "write_id", die)
+    with pytest.raises(KeyboardInterrupt):
+        slurm.submit(manifest)
+    monkeypatch.undo()
+    assert not (slurm.folder / job.name).exists()  # and so the job that Slurm has will do nothing
+    queued = slurm_client.run("squeue", "--noheader", "--format=%i", f"--name={job.name}").split()
+    assert queued == [] or raises_usage_error(slurm, job)
+
+
+def die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def raises_usage_error(engine: SlurmEngine, job: Job) -> bool:
+    with pytest.raises(UsageError, match="already"):
+        submit(engine, job)
+    return True
