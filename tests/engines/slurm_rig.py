@@ -95,7 +95,9 @@ class SlurmRig:
         return {line.split()[3].rpartition(":")[0] for line in said.splitlines() if any(pid in line for pid in ours)}
 
     def is_ready(self) -> bool:
-        asked = subprocess.run(["sinfo", "-h", "-N", "-o", "%T"], capture_output=True, text=True, check=False)
+        asked = subprocess.run(
+            ["sinfo", "-h", "-N", "-p", "all", "-o", "%T"], capture_output=True, text=True, check=False
+        )
         return asked.returncode == 0 and asked.stdout.split() == ["idle"] * len(self.nodes)
 
     def up(self) -> None:
@@ -129,7 +131,9 @@ def write_configuration(folder: Path, nodes: tuple[RigNode, ...]) -> None:
     ]
     text = _CONFIGURATION.format(folder=folder, host=host, port=ports[0], nodes="\n".join(lines))
     (folder / "slurm.conf").write_text(text)
-    gres = [f"NodeName={node.name} Name=gpu Type={node.gpu} File={folder}/dev/nvidia[0-{node.gpus - 1}]" for node in nodes]
+    gres = [
+        f"NodeName={node.name} Name=gpu Type={node.gpu} File={folder}/dev/nvidia[0-{node.gpus - 1}]" for node in nodes
+    ]
     gres += [f"NodeName={node.name} Name=shard Type={node.gpu} Count={node.shards}" for node in nodes if node.shards]
     (folder / "gres.conf").write_text("\n".join(gres) + "\n")
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +17,17 @@ from contract import PROGRAMS, EngineContract, is_over, wait_for
 from slurm_rig import SlurmRig, slurm_rig, wait_until
 
 from tonnage.engines import slurm_client
-from tonnage.engines.base import EngineOptions, HasInventory, Job, JobId, JobState, JobStatus, Placement, Resources, Source
+from tonnage.engines.base import (
+    EngineOptions,
+    HasInventory,
+    Job,
+    JobId,
+    JobState,
+    JobStatus,
+    Placement,
+    Resources,
+    Source,
+)
 from tonnage.engines.deploying import Deployments, deploy
 from tonnage.engines.names import fresh_name
 from tonnage.engines.slurm import SlurmEngine
@@ -38,7 +51,7 @@ def python(program: str, **changes: object) -> Job:
 
 
 @pytest.fixture
-def slurm(slurm_rig: SlurmRig, tmp_path: Path) -> Iterator[SlurmEngine]:  # noqa: ARG001, F811 - it must be up
+def slurm(slurm_rig: SlurmRig, tmp_path: Path) -> Iterator[SlurmEngine]:  # noqa: ARG001 - it must be up
     engine = SlurmEngine(tmp_path / "slurm")
     yield engine
     for job_id, status, _ in engine.jobs():
@@ -129,7 +142,7 @@ def test_what_no_node_has_is_refused_and_leaves_nothing(slurm: SlurmEngine) -> N
     assert list(slurm.jobs()) == []
 
 
-def test_the_inventory_tells_nodes_gpus_and_who_is_away(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:  # noqa: F811
+def test_the_inventory_tells_nodes_gpus_and_who_is_away(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:
     assert isinstance(slurm, HasInventory)
     slurm_rig.control("update", "NodeName=p100n0", "State=DRAIN", "Reason=State=IDLE and other lies")
     nodes = {node.name: node for node in slurm.inventory()}
@@ -217,7 +230,9 @@ def test_killed_jobs_are_requeued_if_they_may_and_only_so_often(slurm: SlurmEngi
     once = submit(slurm, python(KILLED_ONCE, requeue=True))
     always = submit(slurm, python("import os; os.kill(os.getpid(), 9)", requeue=True), SlurmOptions(restarts=1))
     never = submit(slurm, python(KILLED_ONCE))
-    told = submit(slurm, python("import os, time; 'SLURM_RESTART_COUNT' in os.environ or time.sleep(600)", requeue=True))
+    told = submit(
+        slurm, python("import os, time; 'SLURM_RESTART_COUNT' in os.environ or time.sleep(600)", requeue=True)
+    )
     wait_for(slurm, told, is_running)
     slurm_client.run("scontrol", "requeue", JobFolder(slurm.folder / told).slurm_id)
     ends = [wait_for(slurm, job_id, is_over) for job_id in (once, always, never, told)]
@@ -229,9 +244,11 @@ def test_killed_jobs_are_requeued_if_they_may_and_only_so_often(slurm: SlurmEngi
     assert lines == ["first", "again"]
 
 
-def test_a_lost_node_is_told_and_its_jobs_go_elsewhere_if_they_may(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:  # noqa: F811
+def test_a_lost_node_is_told_and_its_jobs_go_elsewhere_if_they_may(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:
     """A GPU of one model that two nodes have: the job that may be started again goes to the other one."""
-    filler = submit(slurm, python(PROGRAMS["sleep"], placements=(Placement(node="p100n1", gpu=P100, gpu_indices=(0, 1)),)))
+    filler = submit(
+        slurm, python(PROGRAMS["sleep"], placements=(Placement(node="p100n1", gpu=P100, gpu_indices=(0, 1)),))
+    )
     wait_for(slurm, filler, is_running)
     program = "import os, time; 'SLURM_RESTART_COUNT' in os.environ or time.sleep(600)"
     job = python(program, resources=replace(ONE_GPU, gpu=P100))
@@ -270,7 +287,9 @@ def test_a_time_limit_is_kept(slurm: SlurmEngine) -> None:
 def test_the_job_runs_from_a_copy_in_the_shared_folder(slurm: SlurmEngine, tmp_path: Path) -> None:
     shared = tmp_path / "100% shared"
     shared.mkdir()
-    source = Source(files={"train.py": b"import model", "model.py": b"print('from', __file__)"}, digest="", entry="train.py")
+    source = Source(
+        files={"train.py": b"import model", "model.py": b"print('from', __file__)"}, digest="", entry="train.py"
+    )
     job = python("", command=(sys.executable, "train.py"), source=source, copied_words=(1,), workdir=str(tmp_path))
     job_id = submit(slurm, job, SlurmOptions(folder=str(shared)))
     wait_for(slurm, job_id, is_over)
@@ -291,26 +310,155 @@ def test_variables_arrive_and_no_file_keeps_them(slurm: SlurmEngine, monkeypatch
 
 # -- once and only once ---------------------------------------------------------------------------------------------------
 
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from tonnage.engines.base import Job
+from tonnage.engines.slurm import SlurmEngine
+from tonnage.engines.slurm_folder import JobFolder
 
-def test_a_submission_whose_answer_was_lost_is_found_and_not_made_twice(
-    slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = python("print('once')")
-    manifest = slurm.plan(job, SlurmOptions())
-    monkeypatch.setattr(JobFolder, "write_id", die)
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(*{"before": (SlurmEngine, "_sbatch"), "after": (JobFolder, "write_id")}[sys.argv[1]], die)
+engine = SlurmEngine(Path(sys.argv[2]))
+engine.submit(engine.plan(Job(name="cut-off", command=(sys.executable, "-c", "print('ran')")), engine.Options()))
+"""
+CUT_OFF = Job(name="cut-off", command=(sys.executable, "-c", "print('ran')"))
+
+
+def submit_and_die(engine: SlurmEngine, when: str) -> None:
+    done = subprocess.run([sys.executable, "-c", DIES, when, engine.folder], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_job_whose_submitter_died_after_sbatch_is_found_and_runs_once(slurm: SlurmEngine) -> None:
+    submit_and_die(slurm, "after")
+    with pytest.raises(UsageError, match="cut-off already"):
+        submit(slurm, CUT_OFF)
+    assert wait_for(slurm, JobId("cut-off"), is_over).state is JobState.SUCCEEDED
+    assert list(slurm.logs(JobId("cut-off"))) == ["ran"]
+
+
+def test_a_job_whose_submitter_died_before_sbatch_can_be_submitted_again(slurm: SlurmEngine) -> None:
+    submit_and_die(slurm, "before")
+    assert slurm.state(JobId("cut-off")).state is JobState.UNKNOWN
+    slurm.cancel(JobId("cut-off"))
+    assert finish(slurm, CUT_OFF)[1] == ["ran"]
+
+
+def test_an_interrupted_submission_is_withdrawn(slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = python(PROGRAMS["sleep"])
+    monkeypatch.setattr(JobFolder, "write_id", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        slurm.submit(manifest)
-    monkeypatch.undo()
-    assert not (slurm.folder / job.name).exists()  # and so the job that Slurm has will do nothing
-    queued = slurm_client.run("squeue", "--noheader", "--format=%i", f"--name={job.name}").split()
-    assert queued == [] or raises_usage_error(slurm, job)
+        submit(slurm, job)
+    wait_until(lambda: not slurm_client.run("squeue", "--noheader", f"--name={job.name}"))
+    assert list(slurm.jobs()) == []
 
 
-def die(*_: object) -> None:
+def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def raises_usage_error(engine: SlurmEngine, job: Job) -> bool:
+def replace_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    """An sbatch whose answer gets lost."""
+    real, fake = shutil.which("sbatch"), folder / "bin" / "sbatch"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n{before.format(sbatch=real)}\necho 'sbatch: error: Socket timed out' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+
+
+def test_a_lost_answer_is_looked_up(slurm: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_sbatch(tmp_path, monkeypatch, '{sbatch} "$@"')
+    assert finish(slurm, python("print('once')"))[1] == ["once"]
+
+
+def test_a_request_that_nobody_answered_can_be_made_again(
+    slurm: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = python("print('once')")
+    with monkeypatch.context() as patch:
+        replace_sbatch(tmp_path, patch, "true")
+        with pytest.raises(Silent, match="timed out"):
+            submit(slurm, job)
+    assert finish(slurm, job)[1] == ["once"]
+
+
+def test_a_request_that_arrives_late_does_nothing(
+    slurm: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request is accepted only after the second one was."""
+    job, late = python("print('once')"), tmp_path / "late.sh"
+    with monkeypatch.context() as patch:
+        replace_sbatch(tmp_path, patch, f'cp "$2" {late}')
+        with pytest.raises(Silent):
+            submit(slurm, job)
+    finish(slurm, job)
+    slurm_client.run("sbatch", "--wait", str(late), environment=os.environ)
+    assert list(slurm.logs(JobId(job.name))) == ["once"]
+
+
+def test_the_same_name_from_another_folder_is_refused_while_it_runs(slurm: SlurmEngine, tmp_path: Path) -> None:
+    job = python(PROGRAMS["sleep"])
+    submit(slurm, job)
     with pytest.raises(UsageError, match="already"):
-        submit(engine, job)
-    return True
+        submit(SlurmEngine(tmp_path / "elsewhere"), job)
+
+
+def test_without_a_controller_nothing_is_left_half_submitted(slurm: SlurmEngine, slurm_rig: SlurmRig) -> None:
+    job, deployments = python("print(1)"), Deployments()
+    slurm_rig.stop("slurmctld")
+    try:
+        with pytest.raises(Unreachable, match="Slurm does not answer") as caught:
+            deploy(job, slurm, SlurmOptions(), deployments)
+    finally:
+        slurm_rig.start("slurmctld")
+        wait_until(slurm_rig.is_ready)
+    assert caught.value.exit_code == 5
+    assert (list(deployments.all()), list(slurm.jobs())) == ([], [])
+    assert finish(slurm, job)[1] == ["1"]
+
+
+def test_without_the_commands_the_engine_says_so(
+    slurm: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(Unreachable, match="squeue is not installed"):
+            submit(slurm, python(""))
+
+
+# -- many, and long ago ---------------------------------------------------------------------------------------------------
+
+
+def test_200_jobs_are_submitted_and_listed_in_reasonable_time(slurm: SlurmEngine) -> None:
+    jobs = [python("", name=f"many-{number}") for number in range(200)]
+    started = time.monotonic()
+    for job in jobs:
+        submit(slurm, job, SlurmOptions(extra="--hold"))
+    submitted = time.monotonic()
+    listed = list(slurm.jobs())
+    listing_seconds = time.monotonic() - submitted
+    slurm_client.run("scancel", "--user=root")
+    print(f"200 submitted in {submitted - started:.1f} s, listed in {listing_seconds:.2f} s")
+    assert {status.state for _, status, _ in listed} == {JobState.PENDING}
+    assert (len(listed), submitted - started < 40, listing_seconds < 2) == (200, True, True)
+
+
+def test_what_slurm_has_forgotten_the_job_itself_tells(slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, _ = finish(slurm, python("print(1)", name="good"))
+    bad, _ = finish(slurm, python("import sys; sys.exit(3)", name="bad"))
+    stopped = submit(slurm, python(PROGRAMS["sleep"], name="stopped"))
+    slurm.cancel(stopped)
+    monkeypatch.setattr(SlurmEngine, "_squeue", lambda *_: [])
+    later = [slurm.state(JobId(name)) for name in ("good", "bad", "stopped")]
+    assert [(status.state, status.exit_code) for status in later] == [
+        (JobState.SUCCEEDED, 0), (JobState.FAILED, 3), (JobState.CANCELLED, None),
+    ]  # fmt: skip
+    assert good.ended_at is not None and later[0].ended_at is not None
+    assert abs(good.ended_at - later[0].ended_at) <= 1
+
+
+def test_the_rig_listens_on_loopback_only(slurm_rig: SlurmRig) -> None:
+    assert slurm_rig.listeners() == {"127.0.0.1"}

@@ -73,7 +73,9 @@ class SlurmEngine:
                 raise UsageError(f"there is a folder {error.filename} already", "choose another --name") from None
             except Silent:
                 raise  # the folder stays: by its token the job will be found, should Slurm have taken it
-            except BaseException:
+            except BaseException as error:
+                if not isinstance(error, TonnageError):  # cut off at any point, such as by Ctrl-C
+                    self._withdraw(folder)
                 folder.remove()
                 raise
         return JobId(job.name)
@@ -173,6 +175,11 @@ class SlurmEngine:
                 if found := _with_token(self._squeue("--me", f"--name={job.name}"), folder):
                     return found
             raise
+
+    def _withdraw(self, folder: JobFolder) -> None:
+        with suppress(TonnageError):  # what went wrong first is what the user must know
+            if found := _with_token(self._squeue("--me", f"--name={folder.name}"), folder):
+                run("scancel", found)
 
     # -- looking ----------------------------------------------------------------------------------------------------------
 

@@ -226,7 +226,8 @@ _PROCESS = """\
 process() {{
 {ranks}\
     echo "$SLURMD_NODENAME ${{SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}" >"$folder/devices.${{SLURM_PROCID:-0}}"
-    {command}
+    # Aside with what bash itself says of a signal: it would print the whole command.
+    {{ {command} 2>&3 3>&-; }} 3>&2 2>/dev/null
     local code=$?
     echo $code >>"$folder/codes"
     exit $code
