@@ -211,9 +211,8 @@ def test_a_job_starts_after_others_are_over_however_they_ended(slurm: SlurmEngin
     second = submit(slurm, python("print('then')", after=(first,)))
     assert wait_for(slurm, second, lambda status: bool(status.reason)).reason == "waits for other jobs to end"
     after, before = wait_for(slurm, second, is_over), slurm.state(first)
-    assert after.started_at is not None and before.ended_at is not None
-    assert after.state is JobState.SUCCEEDED and before.state is JobState.FAILED
-    assert after.started_at >= before.ended_at
+    assert (before.state, after.state) == (JobState.FAILED, JobState.SUCCEEDED)
+    assert (after.started_at or 0) >= (before.ended_at or time.time())
     assert finish(slurm, python("print('late')", after=(first,)))[1] == ["late"]
     with pytest.raises(NotFound, match="nobody"):
         submit(slurm, python("", after=(JobId("nobody"),)))
@@ -277,7 +276,7 @@ def test_a_time_limit_is_kept(slurm: SlurmEngine) -> None:
         submit(slurm, python(""), SlurmOptions(time="soon"))
     job_id = submit(slurm, python("import time; time.sleep(0.1)"), SlurmOptions(time="5", partition="small"))
     shown = slurm_client.run("scontrol", "show", "job", JobFolder(slurm.folder / job_id).slurm_id)
-    assert "TimeLimit=00:05:00" in shown and "Partition=small" in shown
+    assert {"TimeLimit=00:05:00", "Partition=small"} <= set(shown.split())
     wait_for(slurm, job_id, is_over)
 
 
@@ -448,7 +447,7 @@ def test_200_jobs_are_submitted_and_listed_in_reasonable_time(slurm: SlurmEngine
 
 def test_what_slurm_has_forgotten_the_job_itself_tells(slurm: SlurmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     good, _ = finish(slurm, python("print(1)", name="good"))
-    bad, _ = finish(slurm, python("import sys; sys.exit(3)", name="bad"))
+    finish(slurm, python("import sys; sys.exit(3)", name="bad"))
     stopped = submit(slurm, python(PROGRAMS["sleep"], name="stopped"))
     slurm.cancel(stopped)
     monkeypatch.setattr(SlurmEngine, "_squeue", lambda *_: [])
@@ -456,8 +455,7 @@ def test_what_slurm_has_forgotten_the_job_itself_tells(slurm: SlurmEngine, monke
     assert [(status.state, status.exit_code) for status in later] == [
         (JobState.SUCCEEDED, 0), (JobState.FAILED, 3), (JobState.CANCELLED, None),
     ]  # fmt: skip
-    assert good.ended_at is not None and later[0].ended_at is not None
-    assert abs(good.ended_at - later[0].ended_at) <= 1
+    assert abs((good.ended_at or 0) - (later[0].ended_at or time.time())) <= 1
 
 
 def test_the_rig_listens_on_loopback_only(slurm_rig: SlurmRig) -> None:

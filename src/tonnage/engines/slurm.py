@@ -58,7 +58,8 @@ class SlurmEngine:
     def plan(self, job: Job, options: EngineOptions) -> Manifest:
         own = own_options(options, SlurmOptions)
         check_job(job, own)
-        return Manifest(engine=self.name, name=job.name, text=render(job, own, Terms()), job=job, options=own)
+        terms = Terms(folder=own.folder) if own.folder else Terms()
+        return Manifest(engine=self.name, name=job.name, text=render(job, own, terms), job=job, options=own)
 
     def submit(self, manifest: Manifest) -> JobId:
         job, options = manifest.job, own_options(manifest.options, SlurmOptions)

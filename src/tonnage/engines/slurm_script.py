@@ -150,8 +150,8 @@ def _quote(text: str) -> str:
 
 
 def _notes(job: Job, terms: Terms) -> Iterator[str]:
-    if terms == Terms():
-        yield "FOLDER, TOKEN, SHARDS and what the cluster calls a GPU are filled in when the job is submitted."
+    if terms.token == Terms().token:
+        yield "Words in capitals, and what the cluster calls a GPU, are filled in when the job is submitted."
     if job.environment:
         yield f"From the environment of sbatch: {', '.join(sorted(job.environment))}"
     if job.copied_words and job.source is not None:
@@ -183,7 +183,7 @@ def _world_size(parts: tuple[Part, ...]) -> int:
 def _command(job: Job) -> str:
     words = enumerate(job.command)
     return " ".join(
-        f'"$folder"/{shlex.quote(f"{COPY}/{word}")}' if number in job.copied_words else shlex.quote(word)
+        f'"$TONNAGE_FOLDER"/{shlex.quote(f"{COPY}/{word}")}' if number in job.copied_words else shlex.quote(word)
         for number, word in words
     )
 
@@ -207,11 +207,11 @@ def _launch(job: Job, parts: tuple[Part, ...]) -> str:
 
 
 _BEGIN = """\
-export folder={folder}
+export TONNAGE_FOLDER={folder}
 # Only the submission that the folder was made for may run: not one whose answer came too late and that was made again.
-[ "$(cat "$folder/token")" = {token} ] || exit 0
-rm -f "$folder"/devices.* "$folder/codes" "$folder/ended"
-echo "$SLURM_JOB_ID $(date +%s)" >>"$folder/starts"
+[ "$(cat "$TONNAGE_FOLDER/token")" = {token} ] || exit 0
+rm -f "$TONNAGE_FOLDER"/devices.* "$TONNAGE_FOLDER/codes" "$TONNAGE_FOLDER/ended"
+echo "$SLURM_JOB_ID $(date +%s)" >>"$TONNAGE_FOLDER/starts"
 """
 _NO_GPU = """\
 export CUDA_VISIBLE_DEVICES=
@@ -225,11 +225,11 @@ _PROCESS = """\
 
 process() {{
 {ranks}\
-    echo "$SLURMD_NODENAME ${{SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}" >"$folder/devices.${{SLURM_PROCID:-0}}"
+    echo "$SLURMD_NODENAME ${{SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}" >"$TONNAGE_FOLDER/devices.${{SLURM_PROCID:-0}}"
     # Aside with what bash itself says of a signal: it would print the whole command.
     {{ {command} 2>&3 3>&-; }} 3>&2 2>/dev/null
     local code=$?
-    echo $code >>"$folder/codes"
+    echo $code >>"$TONNAGE_FOLDER/codes"
     exit $code
 }}
 export -f process
@@ -239,7 +239,7 @@ _RANKS = """\
 """
 _OWN_CODE = """\
 # Once one process has failed, srun ends the others: its own code would be that of the signal.
-own=$(grep -m 1 -v '^0$' "$folder/codes")
+own=$(grep -m 1 -v '^0$' "$TONNAGE_FOLDER/codes")
 code=${own:-$code}
 """
 _REQUEUE = """\
@@ -249,6 +249,6 @@ if [ $code -gt 128 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {restarts} ]; then
 fi
 """
 _END = """\
-echo "$code $(date +%s)" >"$folder/ended"
+echo "$code $(date +%s)" >"$TONNAGE_FOLDER/ended"
 exit $code
 """
