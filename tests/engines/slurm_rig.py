@@ -13,10 +13,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 SECONDS = 30.0
@@ -61,9 +62,11 @@ class SlurmRig:
             "munged": ["munged", "--foreground", "--force", *_munge_files(self.folder)],
             "slurmctld": ["slurmctld", "-D", "-f", str(self.configuration)],
         }.get(name, ["slurmd", "-D", "-f", str(self.configuration), "-N", name])
-        with open(self.folder / f"{name}.out", "ab") as output:
+        place = self.folder / name  # all that a node starts itself can be told by it
+        place.mkdir(exist_ok=True)
+        with open(place / "output", "ab") as output:
             self.daemons[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command, cwd=place, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
 
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
@@ -72,9 +75,18 @@ class SlurmRig:
         daemon.wait(SECONDS)
 
     def lose(self, node: str) -> None:
-        """Its daemon is killed, and Slurm is told: it would wait for `SlurmdTimeout` until it believes it."""
+        """All its processes are killed, and Slurm is told: it would wait for `SlurmdTimeout` until it believes it."""
         self.stop(node, signal.SIGKILL)
+        self.end_steps(node)
         self.control("update", f"NodeName={node}", "State=DOWN", "Reason=lost")
+
+    def end_steps(self, node: str) -> None:
+        """What runs jobs outlives the node's daemon, so that this can be restarted."""
+        for process in psutil.process_iter(["cwd"]):
+            if process.info["cwd"] == str(self.folder / node):
+                with suppress(psutil.NoSuchProcess):
+                    for each in (*process.children(recursive=True), process):
+                        each.kill()
 
     def find(self, node: str) -> None:
         """The lost node is back."""
@@ -112,6 +124,7 @@ class SlurmRig:
         subprocess.run(["scancel", "--user=root"], check=False, capture_output=True)
         for name in reversed(tuple(self.daemons)):
             self.stop(name, signal.SIGKILL if name == "slurmctld" else signal.SIGTERM)
+            self.end_steps(name)
 
 
 def write_configuration(folder: Path, nodes: tuple[RigNode, ...]) -> None:
