@@ -23,7 +23,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 def deploy_command(
     program: Annotated[Path, typer.Argument(help="A script, or a label from tonnage configure.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
-    engine: Annotated[str, typer.Option("--engine", "-e", help="local, podman, docker or kubernetes.")] = "local",
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="local, podman, docker, kubernetes or slurm.")
+    ] = "local",
     image: Annotated[str, typer.Option(help="The image that the program is put on; it must have python3.")] = "",
     name: Annotated[str, typer.Option(help="What it is called; else the program's name and five letters.")] = "",
     cpus: Annotated[float | None, typer.Option(help="CPU cores; else one.", min=0.01)] = None,
@@ -83,6 +85,7 @@ def deploy_command(
     job = job_of(
         hardware, program, arguments or [], image=image, name=name, folder=folder,
         requirements=requirements, surroundings=surroundings,
+        copy=engine != "local",  # a shared file system shows the nodes what the script is by then
     )  # fmt: skip
     return finish(job)()
 

@@ -25,10 +25,10 @@ def refuse_contradictions(label: Path, **given: object) -> None:
 
 def notes_of(job: Job, engine: str, options: EngineOptions) -> Iterator[str]:
     """What the label says and nobody can enforce."""
-    from tonnage.engines.jobs import LOADER_WORKERS, SET_LOADERS
+    from tonnage.engines.jobs import LOADER_WORKERS, SET_LOADERS, WITHOUT_IMAGE
 
-    if engine == "local":
-        yield "a local process does not use the label's image"
+    if engine in WITHOUT_IMAGE:
+        yield f"a {engine} job does not use the label's image"
     if not getattr(options, "node_type_label", "-"):
         yield (
             f"any node that is large enough may be taken, not only those of the type {job.node_type}; "

@@ -143,6 +143,20 @@ class JobStatus:
     restarts: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInventory:
+    """A node as its engine knows it."""
+
+    name: str
+    gpus: Mapping[str, int] = field(hash=False)  # counts by the engine's own names of models; "" where it tells none
+    shards: Mapping[str, int] = field(default_factory=dict, hash=False)  # that all GPUs of a model are divided into
+    cpu_cores: int
+    memory_bytes: int
+    features: tuple[str, ...] = ()
+    state: str = ""  # in the engine's own words
+    is_up: bool = True  # takes jobs; one that is lost or closed does not
+
+
 class Engine(Protocol):
     """A place where jobs run. A name is used once: submitting it again is a `UsageError`."""
 
@@ -184,3 +198,10 @@ class HoldsGpus(Protocol):
     """An engine whose jobs use GPUs of this machine, called as the Container Device Interface does: nvidia.com/gpu=0."""
 
     def held_gpus(self) -> Iterator[tuple[str, JobId]]: ...  # of jobs that are not over
+
+
+@runtime_checkable
+class HasInventory(Protocol):
+    """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
+
+    def inventory(self) -> tuple[NodeInventory, ...]: ...

@@ -18,6 +18,7 @@ from tonnage.hardware.catalogue import find_gpu
 from tonnage.units import MIB
 
 _MOST_CORES = 100_000
+WITHOUT_IMAGE = ("local", "slurm")  # engines whose jobs are processes with the packages that are installed
 PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
 # A container starts with this much for all loader workers together; PyTorch passes whole batches through it.
 _DEFAULT_SHARED_BYTES = 64 * MIB
@@ -85,26 +86,32 @@ def job_of(
     requirements: Path | None = None,
     surroundings: Surroundings = NOTHING_MORE,
     record: bool = False,
+    copy: bool = False,
 ) -> Job:
     """A job that runs a script: inside the image where there is one, else with this Python, in this folder.
 
-    With `record`, its steps are timed and written into its output, and it runs from a copy of what was read here also where
-    there is no image.
+    With `copy` it runs from a copy of what was read here also where there is no image. With `record` as well, and its steps
+    are timed and written into its output.
     """
     _check(program, arguments)
     source = bundle(program, folder=folder, requirements=requirements)
     inside = bool(image)
-    path = source.entry if inside or record else str(program.absolute())
+    path = source.entry if inside or record or copy else str(program.absolute())
     command = ("python3" if inside else sys.executable, path, *arguments)
+    copied: tuple[int, ...] = (1,) if copy else ()
     if record:
-        command, source = recorded_command(command), with_recorder(source)
+        command, source, copied = (
+            recorded_command(command),
+            with_recorder(source),
+            (1, 2),
+        )  # the recorder and the script
     return Job(
         name=name or fresh_name(program.stem),
         image=image,
         source=source,
         command=command,
         workdir=FOLDER if inside else str(Path.cwd()),
-        copied_words=(1, 2) if record and not inside else (),  # the recorder and the script
+        copied_words=() if inside else copied,
         resources=resources_of(configuration, surroundings),
         environment=_hints(configuration) | dict(surroundings.environment),
         mounts=surroundings.mounts,
@@ -164,9 +171,9 @@ def check_script(program: Path) -> None:
 
 
 def check_image(engine: str, image: str) -> None:
-    if engine == "local" and image:
-        raise UsageError("local processes have no image", "leave the image out, or choose another engine")
-    if engine != "local" and not image:
+    if engine in WITHOUT_IMAGE and image:
+        raise UsageError(f"{engine} processes have no image", "leave the image out, or choose another engine")
+    if engine not in WITHOUT_IMAGE and not image:
         raise UsageError(
             f"{engine} needs an image for the program", "for example: --image docker.io/pytorch/pytorch:latest"
         )

@@ -11,7 +11,7 @@ from tonnage.configure.label import Label
 from tonnage.configure.label_annotations import to_annotations
 from tonnage.configure.refusals import OtherProgram
 from tonnage.engines.base import Job
-from tonnage.engines.jobs import NOTHING_MORE, SET_LOADERS, Surroundings, job_of
+from tonnage.engines.jobs import NOTHING_MORE, SET_LOADERS, WITHOUT_IMAGE, Surroundings, job_of
 from tonnage.engines.recording import without_recorder
 from tonnage.errors import UsageError
 from tonnage.program.digest import contents_digest
@@ -42,7 +42,7 @@ def job_of_label(
             raise UsageError(f"{path} was replaced while it was read", "try again")
         job = job_of(
             label.hardware, Path(program.target), program.arguments, name=name,
-            image="" if engine == "local" else label.image.pinned,
+            image="" if engine in WITHOUT_IMAGE else label.image.pinned,
             surroundings=replace(
                 surroundings, labels={**surroundings.labels, **to_annotations(signed)},
                 environment={**surroundings.environment, **({SET_LOADERS: "1"} if set_loaders else {})},
