@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["configure", "deploy", "estimate", "profile", "recommend"]
+__all__ = ["allocate", "configure", "deploy", "estimate", "profile", "recommend"]
 
 if TYPE_CHECKING:
     from tonnage.api import estimate, profile, recommend
+    from tonnage.planning import allocate
     from tonnage.service.configuring import configure
     from tonnage.service.deployed import deploy
 

@@ -15,6 +15,7 @@ _HOMES = {
     "estimate": "tonnage.api",
     "profile": "tonnage.api",
     "recommend": "tonnage.api",
+    "allocate": "tonnage.planning",
     "configure": "tonnage.service.configuring",
     "deploy": "tonnage.service.deployed",
 }

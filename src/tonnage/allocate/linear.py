@@ -80,7 +80,7 @@ def most_even(queue: Queue, weight: Floats, *, use_rest: bool = False) -> Shares
 
 
 @dataclass(slots=True)
-class _Rows:
+class LinearRows:
     """A matrix in the making, by entries."""
 
     rows: list[Ints] = field(default_factory=list)
@@ -101,7 +101,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Answer:
+class Answer:
     x: Floats
     least: float
     prices: Floats  # of each row, at least 0
@@ -117,19 +117,19 @@ class _Program:
         self.block = queue.size + len(queue.table.types)
         self.speed_row = periods * self.block
 
-    def task_prices(self, answer: _Answer, period: int) -> Floats:
+    def task_prices(self, answer: Answer, period: int) -> Floats:
         return answer.prices[period * self.block :][: self.queue.size]
 
-    def type_prices(self, answer: _Answer, period: int) -> Floats:
+    def type_prices(self, answer: Answer, period: int) -> Floats:
         return answer.prices[period * self.block + self.queue.size : (period + 1) * self.block]
 
-    def speed_prices(self, answer: _Answer) -> Floats:
+    def speed_prices(self, answer: Answer) -> Floats:
         return answer.prices[self.speed_row :]
 
     def limits(self) -> Floats:
         return np.tile(np.concatenate([np.ones(self.queue.size), self.queue.capacity]), len(self.columns))
 
-    def begin(self, rows: _Rows) -> list[Ints]:
+    def begin(self, rows: LinearRows) -> list[Ints]:
         """Fills the rows of time and GPUs; the numbers of each period's columns."""
         numbers, count = [], 0
         for period, columns in enumerate(self.columns):
@@ -142,14 +142,14 @@ class _Program:
             count += columns.size
         return numbers
 
-    def gain(self, answer: _Answer, period: int) -> Floats:
+    def gain(self, answer: Answer, period: int) -> Floats:
         """What a step of each task is worth in a period."""
         raise NotImplementedError
 
-    def solve(self) -> _Answer:
+    def solve(self) -> Answer:
         raise NotImplementedError
 
-    def add_pairs(self, answer: _Answer) -> bool:
+    def add_pairs(self, answer: Answer) -> bool:
         found = [
             pair_columns(
                 self.queue,
@@ -175,24 +175,24 @@ class _Valuable(_Program):
         counts = (period <= self.promises.last_periods) * self.promises.period_seconds[period]
         return np.asarray(counts / self.queue.left_steps)
 
-    def gain(self, answer: _Answer, period: int) -> Floats:
+    def gain(self, answer: Answer, period: int) -> Floats:
         worth = self.value if period == 0 else np.zeros(self.queue.size)
         if self.promises is not None:
             worth = worth + self.part(period) * self.speed_prices(answer)
         return worth
 
-    def solve(self) -> _Answer:
-        rows, first, size = _Rows(), self.columns[0], self.queue.size
+    def solve(self) -> Answer:
+        rows, first, size = LinearRows(), self.columns[0], self.queue.size
         numbers = self.begin(rows)
         count = sum(len(each) for each in numbers)
         worth = _worth(first, self.value)
         if self.promises is None:
-            return _solve(-worth, rows, self.limits())
+            return solve_rows(-worth, rows, self.limits())
         for period, columns in enumerate(self.columns):
             rows.add_speeds(self.speed_row, columns, numbers[period], -self.part(period))
         rows.add(self.speed_row + np.arange(size), count + np.arange(size), -np.ones(size))  # what is left undone
         costs = np.concatenate([-worth, np.zeros(count - first.size), np.full(size, _LATE)])
-        return _solve(costs, rows, np.concatenate([self.limits(), -np.ones(size)]))
+        return solve_rows(costs, rows, np.concatenate([self.limits(), -np.ones(size)]))
 
 
 class _Even(_Program):
@@ -201,15 +201,15 @@ class _Even(_Program):
         self.weight = weight
         self.rest = np.zeros(queue.size)  # what a step of each task is worth beside the least speed
 
-    def gain(self, answer: _Answer, period: int) -> Floats:  # noqa: ARG002  (there is but one)
+    def gain(self, answer: Answer, period: int) -> Floats:  # noqa: ARG002  (there is but one)
         return np.asarray(self.weight * self.speed_prices(answer) + self.rest)
 
-    def solve(self) -> _Answer:
-        rows, columns, size = _Rows(), self.columns[0], self.queue.size
+    def solve(self) -> Answer:
+        rows, columns, size = LinearRows(), self.columns[0], self.queue.size
         (numbers,) = self.begin(rows)
         rows.add_speeds(self.speed_row, columns, numbers, -self.weight)
         rows.add(self.speed_row + np.arange(size), np.full(size, columns.size), np.ones(size))  # the least speed
-        return _solve(
+        return solve_rows(
             np.append(-_worth(columns, self.rest), -1.0), rows, np.concatenate([self.limits(), np.zeros(size)])
         )
 
@@ -222,7 +222,7 @@ def _worth(columns: Columns, value: Floats) -> Floats:
     return worth
 
 
-def _with_pairs(program: _Program) -> _Answer:
+def _with_pairs(program: _Program) -> Answer:
     answer = program.solve()
     if not program.queue.table.paired.any():
         return answer
@@ -233,7 +233,7 @@ def _with_pairs(program: _Program) -> _Answer:
     return answer
 
 
-def _solve(costs: Floats, rows: _Rows, limits: Floats) -> _Answer:
+def solve_rows(costs: Floats, rows: LinearRows, limits: Floats) -> Answer:
     """The least cost with matrix x <= limits and x >= 0."""
     try:
         from scipy.optimize import linprog
@@ -245,4 +245,4 @@ def _solve(costs: Floats, rows: _Rows, limits: Floats) -> _Answer:
     answer = linprog(costs, A_ub=matrix, b_ub=limits, method="highs")
     if answer.x is None:
         raise TonnageError(f"the linear program was not solved: {answer.message}")
-    return _Answer(x=answer.x, least=float(answer.fun), prices=np.maximum(-answer.ineqlin.marginals, 0.0))
+    return Answer(x=answer.x, least=float(answer.fun), prices=np.maximum(-answer.ineqlin.marginals, 0.0))

@@ -11,6 +11,7 @@ import typer
 
 from tonnage import __version__
 from tonnage.cli.accuracy import accuracy_command
+from tonnage.cli.allocate import allocate_command
 from tonnage.cli.configure import configure_command
 from tonnage.cli.configure_server import configure_server_command
 from tonnage.cli.deploy import deploy_command
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command("estimate")(estimate_command)
 app.command("recommend")(recommend_command)
+app.command("allocate")(allocate_command)
 app.command("deploy")(deploy_command)
 app.command("status")(status_command)
 app.command("logs")(logs_command)

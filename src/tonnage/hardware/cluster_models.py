@@ -16,7 +16,7 @@ from tonnage.hardware.quantities import (
 )
 
 
-def _quantity(parse: Callable[[object], int | float]) -> BeforeValidator:
+def quantity(parse: Callable[[object], int | float]) -> BeforeValidator:
     def read(text: object) -> int | float:
         try:
             return parse(text)
@@ -30,9 +30,9 @@ def _pattern(pattern: str, example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
 
 
-Bytes = Annotated[int, _quantity(parse_bytes), Field(gt=0), _pattern(BYTES_PATTERN, "512 GiB")]
-Rate = Annotated[int, _quantity(parse_rate), Field(gt=0), _pattern(RATE_PATTERN, "400 Gbit/s")]
-Seconds = Annotated[float, _quantity(parse_seconds), _pattern(SECONDS_PATTERN, "2 us")]
+Bytes = Annotated[int, quantity(parse_bytes), Field(gt=0), _pattern(BYTES_PATTERN, "512 GiB")]
+Rate = Annotated[int, quantity(parse_rate), Field(gt=0), _pattern(RATE_PATTERN, "400 Gbit/s")]
+Seconds = Annotated[float, quantity(parse_seconds), _pattern(SECONDS_PATTERN, "2 us")]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=63)]
 
 

@@ -1,0 +1,91 @@
+"""What a plan is judged by: a number that is better when it is smaller."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+from tonnage.allocate.plan import Assignment
+from tonnage.allocate.problem import Problem, Task
+
+
+class Objective(StrEnum):
+    MAKESPAN = "makespan"  # seconds until all is done
+    COMPLETION = "completion"  # mean of the seconds until each is done, by weight
+    DEADLINE = "deadline"  # seconds that tasks are late, by weight, in all
+    FAIRNESS = "fairness"  # the worst of completion beside the task's own time on the GPU that suits it
+    ENERGY = "energy"  # joules
+    COST = "cost"  # US dollars
+
+
+UNITS = {
+    Objective.MAKESPAN: "s", Objective.COMPLETION: "s", Objective.DEADLINE: "s",
+    Objective.FAIRNESS: "", Objective.ENERGY: "J", Objective.COST: "USD",
+}  # fmt: skip
+
+
+def value_of(problem: Problem, objective: Objective, assignments: Iterable[Assignment]) -> float:
+    """Recomputed from the assignments alone."""
+    tasks = {task.name: task for task in problem.tasks}
+    placed = [(tasks[each.task], each) for each in assignments]
+    return _VALUES[objective](problem, placed) if placed else 0.0
+
+
+Placed = list[tuple[Task, Assignment]]
+
+
+def _makespan(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
+    return max(each.end_seconds for _, each in placed)
+
+
+def _completion(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
+    total = sum(task.weight * (each.end_seconds - task.release_seconds) for task, each in placed)
+    return total / sum(task.weight for task, _ in placed)
+
+
+def lateness(task: Task, end_seconds: float) -> float:
+    return task.weight * max(0.0, end_seconds - task.deadline_seconds) if task.deadline_seconds is not None else 0.0
+
+
+def _deadline(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
+    return sum(lateness(task, each.end_seconds) for task, each in placed)
+
+
+def _fairness(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
+    return max((each.end_seconds - task.release_seconds) / task.least_seconds for task, each in placed)
+
+
+def joules(task: Task, gpu: str) -> float:
+    """What the task itself adds, however long it shares: its work on each of its GPUs."""
+    return task.seconds_on(gpu) * task.profiles[gpu].watts * task.gpus
+
+
+def _energy(problem: Problem, placed: Placed) -> float:
+    models = {device.place: device.gpu for device in problem.devices}
+    return sum(joules(task, models[each.gpus[0]]) for task, each in placed)
+
+
+def _cost(problem: Problem, placed: Placed) -> float:
+    """A GPU is paid for while anything is on it."""
+    held: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _, each in placed:
+        for place in each.gpus:
+            held[place].append((each.start_seconds, each.end_seconds))
+    prices = {device.place: device.price_usd_hour for device in problem.devices}
+    return sum(prices[place] * covered_seconds(spans) for place, spans in held.items()) / 3600
+
+
+def covered_seconds(spans: list[tuple[float, float]]) -> float:
+    """Of the time in which at least one span lasts."""
+    total, until = 0.0, 0.0
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+_VALUES: dict[Objective, Callable[[Problem, Placed], float]] = {
+    Objective.MAKESPAN: _makespan, Objective.COMPLETION: _completion, Objective.DEADLINE: _deadline,
+    Objective.FAIRNESS: _fairness, Objective.ENERGY: _energy, Objective.COST: _cost,
+}  # fmt: skip

@@ -1,0 +1,55 @@
+"""From a problem to a plan: what can run, a bound, the best plan found, and why each task is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from tonnage.allocate.bounds import lower_bound
+from tonnage.allocate.check import check
+from tonnage.allocate.feasible import split_feasible
+from tonnage.allocate.objectives import Objective
+from tonnage.allocate.plan import Plan
+from tonnage.allocate.precedence import check_precedence
+from tonnage.allocate.problem import Problem
+from tonnage.allocate.reasons import with_reasons
+from tonnage.allocate.search import best_found
+from tonnage.errors import UsageError
+
+
+def allocate_tasks(
+    problem: Problem,
+    objective: Objective = Objective.MAKESPAN,
+    *,
+    smallest: Mapping[str, str] = MappingProxyType({}),
+    keep_going: Callable[[], bool] = lambda: True,
+) -> Plan:
+    """`keep_going` ends the search for better plans early; the first plan is always finished."""
+    _check(problem)
+    possible, unplaced = split_feasible(problem, smallest)
+    able = possible.tasks
+    bound = lower_bound(possible, objective, able)
+    value, assignments = best_found(possible, objective, able, bound, keep_going) if able else (0.0, [])
+    order = {task.name: number for number, task in enumerate(problem.tasks)}
+    plan = Plan(
+        objective=objective.value,
+        value=value,
+        bound=min(bound, value),
+        assignments=tuple(sorted(assignments, key=lambda each: (each.start_seconds, order[each.task]))),
+        unplaced=tuple(unplaced),
+        solver="orders",
+    )
+    check(replace(problem, tasks=(*able, *(t for t in problem.tasks if t.name not in {a.name for a in able}))), plan)
+    return replace(plan, assignments=with_reasons(problem, objective, plan))
+
+
+def _check(problem: Problem) -> None:
+    if not problem.devices:
+        raise UsageError("the cluster has no GPUs")
+    names = [task.name for task in problem.tasks]
+    if double := {name for name in names if names.count(name) > 1}:
+        raise UsageError(f"there are several tasks called {min(double)}")
+    if none := [task.name for task in problem.tasks if task.gpus < 1]:
+        raise UsageError(f"{none[0]} wants less than one GPU")
+    check_precedence(problem.tasks)

@@ -1,0 +1,60 @@
+"""The shape of tasks.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tonnage.hardware.cluster_models import Bytes, Name, Section, quantity
+from tonnage.hardware.quantities import parse_duration
+
+Duration = Annotated[float, quantity(parse_duration), Field(ge=0)]
+
+
+def _as_list(value: object) -> object:
+    """One name may stand for a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_as_list)]
+Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class TaskSection(Section):
+    """One task, or `count` equal ones."""
+
+    name: Name = Field(description="With a count above 1 the tasks are called NAME-0, NAME-1, ...")
+    count: int = Field(1, ge=1, le=1_000_000, description="How many equal tasks.")
+    program: str | None = Field(None, description="A script, module:function, an ONNX file or a saved trace.")
+    arguments: list[str] = Field([], description="The script's own arguments.")
+    steps: float | None = Field(None, gt=0, allow_inf_nan=False, description="Steps of the whole run.")
+    epochs: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Instead: epochs, as the data loader has them."
+    )
+    speeds: dict[str, Speed] | None = Field(None, description="Steps a second by GPU, where they are known.")
+    memory: Bytes | dict[str, Bytes] | None = Field(None, description="On each GPU, where it is known.")
+    memory_error: float = Field(0.0, ge=0, le=1, description="Standard deviation of that memory, as a part of it.")
+    busy: float = Field(1.0, gt=0, le=1, description="Part of the time in which it keeps a GPU busy.")
+    watts: float | dict[str, float] = Field(0.0, description="Of each GPU while it runs.")
+    gpus: int = Field(1, ge=1, le=4096, description="GPUs of one model, all at once.")
+    shard: Literal["ddp", "zero1", "zero2", "zero3"] = Field("ddp", description="How several GPUs share the work.")
+    gpu: Names = Field([], description="It runs on these models alone.")
+    nodes: Names = Field([], description="It runs on these nodes alone.")
+    pin: Names = Field([], description="The very GPUs, as NODE/gpuINDEX.")
+    near: Literal["island", "node", "rack"] | None = Field(
+        None, description="Its GPUs are in one of those, if possible."
+    )
+    share: bool = Field(True, description="Other tasks may use the same GPU at the same time.")
+    priority: float = Field(1.0, gt=0, allow_inf_nan=False, description="How much its completion counts.")
+    deadline: Duration | None = Field(None, description="When it should be done, from now.")
+    release: Duration = Field(0.0, description="It cannot start before, from now.")
+    after: Names = Field([], description="Tasks that must be over before it starts.")
+
+
+class TasksFile(Section):
+    """What is to be run."""
+
+    tasks: list[TaskSection] = Field(min_length=1)
+    risk: float = Field(0.01, gt=0, lt=0.5, description="Probability that tasks on one GPU exceed its memory.")
+    most_together: int = Field(2, ge=1, le=64, description="Tasks on one GPU at a time.")

@@ -1,0 +1,53 @@
+"""`tonnage allocate`: who runs where and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_UNPLACED = 3
+
+
+def allocate_command(
+    tasks: Annotated[Path, typer.Argument(help="The tasks, as tasks.yaml describes them.")],
+    cluster: Annotated[Path, typer.Option("--cluster", "-c", help="The machines, as cluster.yaml describes them.")],
+    objective: Annotated[
+        str, typer.Option("--objective", "-o", help="makespan, completion, deadline, fairness, energy or cost.")
+    ] = "makespan",
+    seconds: Annotated[float, typer.Option(help="Look for better plans for so long.", min=0)] = 10.0,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the plan that any browser can show.")] = None,
+    why: Annotated[str, typer.Option(help="Tell of one task: why here, why not there.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
+) -> int:
+    """Allocate many tasks to the GPUs of a cluster.
+
+    Programs are followed on a virtual GPU; nothing runs. Tasks that fit nowhere are listed, the rest is planned, and the
+    exit code is 3.
+    """
+    from tonnage.cli.estimate import check_folder
+    from tonnage.cli.output import progress
+    from tonnage.planning import plan_for, problem_of
+
+    check_folder(html)
+    with progress() as say:
+        problem, smallest = problem_of(tasks, cluster, say)
+        plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
+    if html is not None:
+        from tonnage.allocate.page import render_page
+
+        html.write_text(render_page(problem, plan))
+    if as_json:
+        import json
+
+        print(json.dumps(plan.as_dict()))
+    else:
+        from tonnage.cli.allocate_table import print_plan, print_why
+
+        if why:
+            print_why(problem, plan, why)
+        else:
+            print_plan(problem, plan)
+    return EXIT_UNPLACED if plan.unplaced else 0
