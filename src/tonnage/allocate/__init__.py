@@ -1,0 +1,1 @@
+"""Many tasks on unequal GPUs: who runs where, and when."""
