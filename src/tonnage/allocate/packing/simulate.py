@@ -14,7 +14,6 @@ from tonnage.allocate.packing.policy import BestFit, Clustering, DotProduct, Pol
 from tonnage.allocate.packing.room import Room
 from tonnage.errors import UsageError
 
-DEFAULT_POLICY = "room"
 POLICIES: dict[str, Callable[[Cluster, int], Policy]] = {
     "room": lambda cluster, seed: LeastLoss(Room(cluster), cluster),
     "fgd": lambda cluster, seed: LeastLoss(Fragmentation(cluster), cluster),
@@ -43,8 +42,7 @@ class Packing:
 
 def pack(nodes: tuple[Node, ...], pods: tuple[Pod, ...], policy: str, seed: int) -> Packing:
     """Let pods arrive in the order of this seed until their GPU demand reaches the capacity of the cluster."""
-    if policy not in POLICIES:
-        raise UsageError(f"there is no policy {policy!r}", f"policies are {', '.join(POLICIES)}")
+    check_policy(policy)
     cluster = Cluster(nodes, pods)
     demand_milli = cluster.types.demand_milli[cluster.types.of_pod]
     arrivals = draw_arrivals(demand_milli, cluster.capacity_milli, seed)
@@ -64,6 +62,12 @@ def pack(nodes: tuple[Node, ...], pods: tuple[Pod, ...], policy: str, seed: int)
         seed=seed, allocated_share=float(demand_milli[placed].sum()) / cluster.capacity_milli,
         arrivals=tuple(arrivals.tolist()), assignments=tuple(assignments), dropped_gpus=dropped,
     )  # fmt: skip
+
+
+def check_policy(name: str) -> None:
+    """Raises `UsageError` if there is no such policy."""
+    if name not in POLICIES:
+        raise UsageError(f"there is no policy {name!r}", f"policies are {', '.join(POLICIES)}")
 
 
 def _never_fitting(cluster: Cluster) -> set[int]:
