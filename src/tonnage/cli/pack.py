@@ -28,8 +28,8 @@ def pack_command(
 ) -> int:
     """Place pods that share GPUs onto nodes, one after the other, and say how much of the GPUs is allocated.
 
-    Pods arrive in random order, repeated as needed, until their demand reaches the GPU capacity. They never leave; a pod that
-    fits nowhere is dropped.
+    Pods arrive in random order, repeated as needed, until their demand reaches the GPU capacity. They never leave; a pod
+    that fits nowhere is dropped.
     """
     from tonnage.allocate.packing.openb import parse_nodes, parse_pods
     from tonnage.allocate.packing.simulate import POLICIES, check_policy

@@ -62,8 +62,8 @@ class Clustering:
     def __init__(self, cluster: Cluster) -> None:
         types = cluster.types
         sharing = (types.gpu_count == 1) & (types.gpu_milli < WHOLE_GPU_MILLI)
-        _, self._family = np.unique(np.where(sharing, -1, types.gpu_count), return_inverse=True)
-        self._pods: Indices = np.zeros((len(cluster.version), len(types.count)), np.int64)  # [node, family]
+        families, self._family = np.unique(np.where(sharing, -1, types.gpu_count), return_inverse=True)
+        self._pods: Indices = np.zeros((len(cluster.version), len(families)), np.int64)  # [node, family]
 
     def choose(self, cluster: Cluster, pod_type: int, fits: Mask) -> Choice:
         if not cluster.types.gpu_count[pod_type]:
