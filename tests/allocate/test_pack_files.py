@@ -59,6 +59,11 @@ def test_a_cluster_without_gpus_is_refused() -> None:
         parse_nodes(f"{NODES}a,1,1,0,\n".splitlines(), "nodes.csv")
 
 
+def test_a_node_with_an_impossible_number_of_gpus_is_refused() -> None:
+    with pytest.raises(InvalidFile, match="line 2: gpu must be at most 1024, not 5000000"):
+        parse_nodes(f"{NODES}a,1,1,5000000,T4\n".splitlines(), "nodes.csv")
+
+
 def test_one_bad_line_in_many_is_named() -> None:
     lines = [PODS, *["a,1,1,1,500,,LS\n"] * 50_000, "a,1,1,x,500,,LS\n"]
     with pytest.raises(InvalidFile, match="line 50002: num_gpu"):

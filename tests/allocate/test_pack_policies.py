@@ -99,6 +99,11 @@ def test_a_share_goes_to_the_gap_that_it_fills() -> None:
     assert choice.gpus == (0,)
 
 
+def test_a_pod_that_needs_no_cpus_has_room_on_a_node_without() -> None:
+    cluster = Cluster((node(cpu=0, memory=0, gpus=3),), (pod(0, 0, 1, 400), pod(0, 0, 2)))
+    assert Room(cluster).pods(cluster.states(np.array([0]))).tolist() == [[6.0, 1.0]]
+
+
 def test_remembered_losses_are_those_of_a_fresh_look() -> None:
     nodes, pods = small_cluster(), small_workload()
     cluster = Cluster(nodes, pods)
@@ -141,6 +146,10 @@ def test_the_last_arrival_is_the_one_that_reaches_the_capacity() -> None:
     demand = np.array([0.0, 810.0, 1000.0, 8000.0])
     arrived = demand[draw_arrivals(demand, 100_000, seed=1)]
     assert arrived.sum() >= 100_000 > arrived[:-1].sum()
+
+
+def test_tiny_pods_arrive_as_often_as_it_takes() -> None:
+    assert len(draw_arrivals(np.ones(1), 100_000, seed=0)) == 100_000
 
 
 def test_a_list_larger_than_the_cluster_is_cut() -> None:

@@ -13,7 +13,8 @@ def draw_arrivals(demand_milli: Floats, capacity_milli: int, seed: int) -> Indic
     parts = [random.permutation(len(demand_milli))]
     arrived = float(demand_milli.sum())
     while arrived < capacity_milli:
-        parts.append(random.integers(0, len(demand_milli), len(demand_milli)))
+        about = int((capacity_milli - arrived) / demand_milli.mean())
+        parts.append(random.integers(0, len(demand_milli), about + len(demand_milli)))
         arrived += float(demand_milli[parts[-1]].sum())
     pods = np.concatenate(parts)
     last = int(np.searchsorted(np.cumsum(demand_milli[pods]), capacity_milli))

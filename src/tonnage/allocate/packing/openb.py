@@ -12,6 +12,7 @@ from tonnage.errors import InvalidFile
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _MOST = 2**40  # of any number: sums stay exact in double precision
+_MOST_GPUS = 1024  # of a node
 
 
 def parse_nodes(lines: Iterable[str], source: str) -> tuple[Node, ...]:
@@ -49,6 +50,8 @@ class _Row:
 
 
 def _node(row: _Row) -> Node:
+    if row.number("gpu") > _MOST_GPUS:
+        raise InvalidFile(f"{row.place}: gpu must be at most {_MOST_GPUS}, not {row.text('gpu')}")
     return Node(
         name=row.text("sn"), cpu_milli=row.number("cpu_milli"), memory_mib=row.number("memory_mib"),
         gpu_count=row.number("gpu"), model=row.text("model"),

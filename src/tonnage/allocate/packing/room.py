@@ -24,10 +24,7 @@ class Room:
     def __init__(self, cluster: Cluster) -> None:
         types = cluster.types
         asking = np.flatnonzero(types.gpu_count)  # pods without GPUs strand none
-        self._cpu_milli, self._memory_mib = (
-            np.maximum(types.cpu_milli[asking], 1),
-            np.maximum(types.memory_mib[asking], 1),
-        )
+        self._cpu_milli, self._memory_mib = types.cpu_milli[asking], types.memory_mib[asking]
         self._gpu_count = types.gpu_count[asking]
         self._levels, self._level_of_type = np.unique(types.gpu_milli[asking], return_inverse=True)
         self._frequency = types.count[asking] / types.count[asking].sum()
@@ -63,8 +60,8 @@ class Room:
         number = by_level[:, self._level_of_type]
         several = np.flatnonzero(self._gpu_count > 1)
         number[:, several] = np.floor(number[:, several] / self._gpu_count[several])
-        number = np.minimum(number, np.floor(states.cpu_milli[:, None] / self._cpu_milli))
-        number = np.minimum(number, np.floor(states.memory_mib[:, None] / self._memory_mib))
+        number = np.minimum(number, _times(states.cpu_milli, self._cpu_milli))
+        number = np.minimum(number, _times(states.memory_mib, self._memory_mib))
         pods: Floats = number * self._accepts[states.node]
         return pods
 
@@ -77,3 +74,9 @@ class Room:
         short = np.maximum(gpus - np.minimum(cpus, memory), 0)
         imbalance: Floats = self._gpus[node] * short**2
         return imbalance
+
+
+def _times(free: Floats, needed: Floats) -> Floats:
+    """How often each need goes into each amount that is free; a need of nothing very often, also into nothing."""
+    times: Floats = np.floor((free[:, None] + 0.5) / np.maximum(needed, 1e-6))  # a half more changes no whole number
+    return times
