@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tonnage.allocate.packing.pods import Node, Pod
     from tonnage.allocate.packing.simulate import Packing
 
+_HEADINGS = "allocated, lowest, highest, dropped GPUs: no GPU, no CPU, no memory, never fits, time".split(", ")
 _MOST_BYTES = 1 << 30  # of an unpacked file; a million pods need a tenth of it
 
 
@@ -134,21 +135,12 @@ def _print(results: list[_Result], nodes: tuple[Node, ...]) -> None:
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("policy", no_wrap=True)
-    for heading in (
-        "allocated",
-        "lowest",
-        "highest",
-        "dropped GPUs: no GPU",
-        "no CPU",
-        "no memory",
-        "never fits",
-        "time",
-    ):
+    for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         shares = [packing.allocated_share for packing in result.packings]
         table.add_row(
             result.policy, *(f"{share:.2%}" for share in (result.allocated_share, min(shares), max(shares))),
-            *(f"{gpus:.1f}" for gpus in result.dropped_gpus().values()), f"{result.seconds:.1f} s",
+            *(f"{dropped:.1f}" for dropped in result.dropped_gpus().values()), f"{result.seconds:.1f} s",
         )  # fmt: skip
     console.print(table)
