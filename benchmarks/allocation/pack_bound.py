@@ -1,9 +1,9 @@
-"""What no packing of the openb list can exceed: the fewest GPUs that hold its pods, if there were no nodes, CPUs or memory.
+"""A yardstick for packings of the openb list: the fewest GPUs that hold all its pods, without nodes, CPUs and memory.
 
     python benchmarks/allocation/pack_bound.py [--data FOLDER] [--write]
 
-A linear program over all ways to fill one GPU (cutting stock). It knows all pods beforehand and may use a GPU in part, so that
-no policy that places every pod that fits can fill more of a cluster with pods in these proportions before it is full.
+A linear program over all ways to fill one GPU (cutting stock). It knows all pods beforehand. A full cluster that holds pods in
+the proportions of the list cannot have a larger share allocated; one that had to drop mostly bulky pods could.
 """
 
 from __future__ import annotations

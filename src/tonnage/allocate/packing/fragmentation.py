@@ -1,7 +1,7 @@
 """Fragmentation gradient descent (Weng et al., USENIX ATC 2023): the node whose expected fragmentation grows least.
 
 A node's fragmentation for one type of pod is the part of its free GPUs that such a pod could not use; its expectation is
-over the types of the workload. Written from the paper; as there, memory does not count and gains are compared in steps.
+over the types of the workload. As in the simulator of its authors, memory does not count and gains are compared in steps.
 """
 
 from __future__ import annotations
