@@ -20,6 +20,7 @@ from tonnage.cli.doctor import doctor_command
 from tonnage.cli.estimate import estimate_command
 from tonnage.cli.fit import fit_command
 from tonnage.cli.gpus import gpus_command
+from tonnage.cli.pack import pack_command
 from tonnage.cli.profile import profile_command
 from tonnage.cli.recommend import recommend_command
 from tonnage.errors import TonnageError
@@ -45,6 +46,7 @@ app.command("stop")(stop_command)
 app.command("configure")(configure_command)
 app.command("configure-server")(configure_server_command)
 app.command("profile")(profile_command)
+app.command("pack")(pack_command)
 app.command("fit")(fit_command)
 app.command("accuracy")(accuracy_command)
 app.command("gpus")(gpus_command)
