@@ -184,3 +184,22 @@ class HoldsGpus(Protocol):
     """An engine whose jobs use GPUs of this machine, called as the Container Device Interface does: nvidia.com/gpu=0."""
 
     def held_gpus(self) -> Iterator[tuple[str, JobId]]: ...  # of jobs that are not over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryNode:
+    """A machine of an engine, as the engine tells of it."""
+
+    name: str
+    gpus: tuple[tuple[str, int], ...]  # model as the engine calls it, count
+    cpu_cores: float
+    memory_bytes: int
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    usable: bool = True  # up, and not drained
+
+
+@runtime_checkable
+class HasInventory(Protocol):
+    """An engine that knows its machines."""
+
+    def inventory(self) -> tuple[InventoryNode, ...]: ...

@@ -14,6 +14,7 @@ _ENGINES = {
     "podman": "tonnage.engines.containers:PodmanEngine",
     "docker": "tonnage.engines.containers:DockerEngine",
     "kubernetes": "tonnage.engines.kubernetes:KubernetesEngine",
+    "ray": "tonnage.engines.ray:RayEngine",
 }
 
 
