@@ -93,7 +93,8 @@ class RayEngine:
 
     def inventory(self) -> tuple[InventoryNode, ...]:
         """By the names that plans use: the label `tonnage.node`, else what Ray calls the node."""
-        return tuple(inventory_node(node, RayOptions().node_label) for node in self.dashboard.nodes())
+        nodes = [inventory_node(node, RayOptions().node_label) for node in self.dashboard.nodes()]
+        return tuple(sorted(nodes, key=lambda node: node.name))
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 

@@ -72,25 +72,28 @@ class Dashboard:
 
     def lines(self, node_id: str, name: str, *, follow: bool, silent_seconds: float) -> Iterator[str]:
         """The same line by line; with `follow`, until nothing more has come for that long."""
-        import httpx2
+        rest = b""
+        for chunk in self._chunks(node_id, name, silent_seconds if follow else None):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+        if rest:
+            yield rest.decode(errors="replace")
 
-        asked = {"node_id": node_id, "filename": name, "lines": "-1", "interval": "0.2"}
-        media = "stream" if follow else "file"
-        timeout = httpx2.Timeout(_ANSWER_SECONDS, read=silent_seconds if follow else _ANSWER_SECONDS)
-        with (
-            self._errors(name) as client,
-            client.stream("GET", f"/api/v0/logs/{media}", params=asked, timeout=timeout) as answer,
-        ):
-            rest = b""
-            try:
-                for chunk in answer.iter_bytes():
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    yield from (line.decode(errors="replace") for line in lines)
-            except httpx2.ReadTimeout:
-                if not follow:
-                    raise
-            if rest:
-                yield rest.decode(errors="replace")
+    def _chunks(self, node_id: str, name: str, silent_seconds: float | None) -> Iterator[bytes]:
+        asked = {"node_id": node_id, "filename": name, "lines": "-1"}
+        path = "/api/v0/logs/file" if silent_seconds is None else "/api/v0/logs/stream"
+        with self._errors(name) as client:
+            import httpx2
+
+            timeout = httpx2.Timeout(_ANSWER_SECONDS, read=silent_seconds or _ANSWER_SECONDS)
+            with client.stream("GET", path, params=asked, timeout=timeout) as answer:
+                if answer.is_error:
+                    raise _translate(answer.status_code, answer.read().decode(errors="replace"), name)
+                try:
+                    yield from answer.iter_bytes()
+                except httpx2.ReadTimeout:
+                    if silent_seconds is None:
+                        raise
 
     def _ask(self, method: str, path: str, name: str, **more: Any) -> httpx2.Response:
         with self._errors(name) as client:

@@ -122,6 +122,14 @@ def _carry_out(order: dict[str, Any], report: Report, output: Output) -> Ending:
     import ray
 
     ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        return _try_again(order, report, output)
+    finally:
+        ray.shutdown()  # at the end of the interpreter Ray would wait half a second for logs
+
+
+def _try_again(order: dict[str, Any], report: Report, output: Output) -> Ending:
+    """As often as is allowed, if it was killed and did not end by itself."""
     restarts, note = 0, ""
     while True:
         ending = _attempt(order, report, output, note)
