@@ -49,7 +49,7 @@ NODES = (
     RigNode(name="volta-0", model="V100", gpus=2),
     RigNode(name="volta-1", model="V100", gpus=2),
     RigNode(name="pascal-0", model="P100", gpus=2),
-    RigNode(name="kepler-0", model="K80", gpus=4),
+    RigNode(name="kepler-0", model="K80", gpus=1),
 )
 
 

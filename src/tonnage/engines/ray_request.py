@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ _OWN_FOLDER = ".tonnage"
 _ORDER = "order.json"
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the same files are the same package
 _MANY_BYTES = 256 << 20
-# As Ray names models after the driver's name: `Tesla V100-SXM2-16GB` is V100, `NVIDIA GeForce RTX 3090` keeps its words.
-_MODEL = re.compile(r"\w+\s+((?:[A-Z]+\s+)*[A-Z0-9]*\d[A-Z0-9]*)")
+# Modules whose package Ray adds to what the driver calls them.
+_PACKAGES = {name: f"{name}-OAM" for name in ("AMD-Instinct-MI300X", "AMD-Instinct-MI325X")}
 # Ray's own way to ask for a model: a sliver of a resource that every node of that model has.
 _SLIVER = 0.001
 
@@ -107,12 +106,19 @@ def check_job(job: Job, options: RayOptions) -> None:
 
 
 def ray_model(gpu: str) -> str:
-    """What Ray calls a GPU of the catalogue."""
+    """What Ray calls a GPU of the catalogue: `Tesla V100-SXM2-16GB` is V100, `NVIDIA GeForce RTX 3090` keeps its words."""
     from tonnage.hardware.catalogue import find_gpu
 
     called = find_gpu(gpu).driver_name
-    found = _MODEL.match(called)
-    return (found.group(1) if found else called.removeprefix("NVIDIA ").strip()).replace(" ", "-")
+    taken: list[str] = []
+    for word in called.split()[1:]:
+        taken.append(word.partition("-")[0])
+        if taken[-1] != taken[-1].upper():
+            break
+        if any(letter.isdigit() for letter in taken[-1]):
+            return "-".join(taken)
+    name = called.removeprefix("NVIDIA ").replace(" ", "-")
+    return _PACKAGES.get(name, name)
 
 
 def _refusals(job: Job, options: RayOptions) -> list[tuple[bool, str, str]]:
