@@ -130,7 +130,7 @@ class RayEngine:
         while True:
             document = self._find(job_id)
             is_over = self._status(document).state.is_over
-            reader = _Reader(_start(document))
+            reader = _Reader(document)
             for number, line in enumerate(reader.read(self._log(document, follow and not is_over))):
                 if number >= shown:
                     yield line
@@ -150,8 +150,11 @@ class RayEngine:
 class _Reader:
     """What the program of one submission printed, out of a log that Ray and earlier jobs of the name have written to."""
 
-    def __init__(self, start: str) -> None:
+    def __init__(self, document: Document) -> None:
+        start = _start(document)
         self._begin, self._end = BEGIN + start, END + start
+        # Ray writes it before it starts the driver, and it may be seen after what the driver wrote first.
+        self._header = f"Running entrypoint for job {document['submission_id']}: {document['entrypoint']}"
         self.is_at_end = False
 
     def read(self, lines: Iterator[str]) -> Iterator[str]:
@@ -160,7 +163,7 @@ class _Reader:
             if line == self._end:
                 self.is_at_end = True
                 return
-            if is_inside:
+            if is_inside and line != self._header:
                 yield line
             is_inside = is_inside or line == self._begin
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,6 +120,7 @@ class Dashboard:
             import httpx2
 
             self._connection = httpx2.Client(base_url=self.address, headers=_headers(), timeout=_ANSWER_SECONDS)
+            weakref.finalize(self, self._connection.close)
         return self._connection
 
 
