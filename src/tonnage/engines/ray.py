@@ -33,6 +33,8 @@ from tonnage.errors import NotFound, Unreachable, UsageError
 
 _STOP_SECONDS = 20.0  # Ray kills a driver 3 s after it was asked to end
 _POLL_SECONDS = 0.2
+# Ray looks after a job for two seconds more, and calls the next of its name failed if that comes before (2.60).
+_SETTLED_SECONDS = 2.5
 _SILENT_SECONDS = 10.0  # after which the follower of a log asks whether the job is over
 
 
@@ -87,8 +89,11 @@ class RayEngine:
                 yield JobId(document["submission_id"]), self._status(document), _labels(document)
 
     def remove(self, job_id: JobId) -> None:
-        if not self.state(job_id).state.is_over:
+        document = self._find(job_id)
+        if not self._status(document).state.is_over:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
+        age_seconds = time.time() - (document["end_time"] or 0) / 1000
+        time.sleep(min(max(_SETTLED_SECONDS - age_seconds, 0.0), _SETTLED_SECONDS))
         self.dashboard.delete(job_id)
 
     def inventory(self) -> tuple[InventoryNode, ...]:

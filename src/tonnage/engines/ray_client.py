@@ -9,7 +9,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ Document = dict[str, Any]
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 _ADDRESSES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")  # as Ray's own client reads them
 _ANSWER_SECONDS = 30.0
+_UPLOAD_SECONDS = 300.0
 _MANY_NODES = 10_000  # more than this Ray does not list
 
 
@@ -41,7 +42,11 @@ class Dashboard:
         return url.rstrip("/")
 
     def upload(self, name: str, content: bytes) -> None:
-        self._ask("PUT", f"/api/packages/gcs/{name}", name, content=content)
+        """Asked for first, as Ray's own client does: that makes Ray forget a package that no job ever refers to."""
+        path = f"/api/packages/gcs/{name}"
+        with suppress(NotFound):
+            self._ask("GET", path, name)
+        self._ask("PUT", path, name, content=content, timeout=_UPLOAD_SECONDS)
 
     def submit(self, request: Document) -> None:
         self._ask("POST", "/api/jobs/", request["submission_id"], json=request)

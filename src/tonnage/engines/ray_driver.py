@@ -327,7 +327,9 @@ class Seat:
 
         workdir = Path(order["workdir"] or self._folder)
         if not workdir.is_dir():
-            return f"there is no folder {workdir} on the node"
+            if not order["has_files"]:
+                return f"there is no folder {workdir} on the node"
+            workdir = self._folder  # a folder of the user's own machine; the program's files are here
         if not ray.get_runtime_context().get_accelerator_ids().get("GPU"):
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # none was asked for: none is seen
         here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

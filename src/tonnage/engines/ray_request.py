@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _DRIVER, _KEEPER = _HERE / "ray_driver.py", _HERE / "ray_keeper.py"
 _OWN_FOLDER = ".tonnage"
 _ORDER = "order.json"
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the same files are the same package
-_MANY_BYTES = 256 << 20
+_MANY_BYTES = 100 << 20  # the largest request that the dashboard takes
 # Modules whose package Ray adds to what the driver calls them.
 _PACKAGES = {name: f"{name}-OAM" for name in ("AMD-Instinct-MI300X", "AMD-Instinct-MI325X")}
 # Ray's own way to ask for a model: a sliver of a resource that every node of that model has.
@@ -67,9 +68,10 @@ def order_of(job: Job, options: RayOptions) -> Document:
     """What the driver shall do, on the cluster."""
     return {
         "name": job.name,
-        "command": list(job.command),
+        "command": _command(job),
         "copied_words": list(job.copied_words),
         "workdir": "" if job.workdir == FOLDER else job.workdir,  # that of images: here it is the working folder
+        "has_files": job.source is not None,
         "environment": dict(job.environment),
         "after": list(job.after),
         "restarts": options.restarts if job.requeue else 0,
@@ -143,6 +145,12 @@ def _refusals(job: Job, options: RayOptions) -> list[tuple[bool, str, str]]:
 
 def _leaves(name: str) -> bool:
     return name.startswith("/") or ".." in Path(name).parts
+
+
+def _command(job: Job) -> list[str]:
+    """This Python is not on the nodes; there it is the one that Ray runs with."""
+    program, *arguments = job.command
+    return ["python3" if program == sys.executable else program, *arguments]
 
 
 def _anywhere(job: Job) -> Placement:
