@@ -19,7 +19,7 @@ from tonnage.engines.base import EngineOptions, Job, JobId, JobState, Mount, Pla
 from tonnage.engines.ports import free_port
 from tonnage.engines.ray import RayEngine
 from tonnage.engines.ray_client import Dashboard
-from tonnage.engines.ray_fit import check_fits
+from tonnage.engines.ray_fit import check_fits, check_version
 from tonnage.engines.ray_request import RayOptions, order_of, package_of, ray_model, request_of
 from tonnage.engines.ray_states import inventory_node, job_status
 from tonnage.errors import DoesNotFit, InvalidFile, NotFound, TonnageError, Unreachable, UsageError
@@ -178,6 +178,21 @@ def test_what_no_node_could_hold_is_refused(
 ) -> None:
     with pytest.raises(kind, match=words):
         fits(placement, **resources)
+
+
+def test_a_ray_that_would_ignore_placements_is_refused() -> None:
+    check_version((2, 50))
+    with pytest.raises(UsageError, match=r"Ray 2\.48: placements need 2\.50"):
+        check_version((2, 48))
+
+
+@pytest.mark.parametrize(("told", "version"), [("2.60.0", (2, 60)), ("3.0.0.dev0", (3, 0)), ("2.50rc1", (2, 50))])
+def test_the_version_is_read(told: str, version: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx2
+
+    dashboard = Dashboard()
+    monkeypatch.setattr(dashboard, "_ask", lambda *_: httpx2.Response(200, json={"ray_version": told}))
+    assert dashboard.version() == version
 
 
 def test_the_inventory_tells_models_and_who_is_up() -> None:

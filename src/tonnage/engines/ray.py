@@ -14,7 +14,7 @@ import yaml
 from tonnage.engines.base import EngineOptions, InventoryNode, Job, JobId, JobStatus, Manifest, own_options
 from tonnage.engines.ray_client import Dashboard
 from tonnage.engines.ray_driver import BEGIN, END, report_name
-from tonnage.engines.ray_fit import check_fits
+from tonnage.engines.ray_fit import check_fits, check_version
 from tonnage.engines.ray_request import (
     LABEL_PREFIX,
     OWN_LABEL,
@@ -55,6 +55,7 @@ class RayEngine:
     def submit(self, manifest: Manifest) -> JobId:
         """Ray takes a name once, so a request that is sent again never runs a job twice."""
         job, options = manifest.job, own_options(manifest.options, RayOptions)
+        check_version(self.dashboard.version())
         if options.check_nodes:
             check_fits(order_of(job, options), self.dashboard.nodes())
         start = secrets.token_hex(8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +41,14 @@ class Dashboard:
         named = (os.environ.get(variable, "") for variable in _ADDRESSES)
         url = self._asked_address or next((name for name in named if name.startswith("http")), DEFAULT_ADDRESS)
         return url.rstrip("/")
+
+    def version(self) -> tuple[int, int]:
+        """Of the cluster's Ray."""
+        told = str(self._ask("GET", "/api/version", "version").json()["ray_version"])
+        numbers = re.match(r"(\d+)\.(\d+)", told)
+        if numbers is None:
+            raise Unreachable(f"{self.address} tells no version of Ray: {told}")
+        return int(numbers[1]), int(numbers[2])
 
     def upload(self, name: str, content: bytes) -> None:
         """Asked for first, as Ray's own client does: that makes Ray forget a package that no job ever refers to."""

@@ -1,15 +1,23 @@
-"""Whether a cluster could hold a job at all: else Ray would let it wait for ever without a word."""
+"""Whether a cluster could run a job as it was placed: else Ray would let it wait for ever without a word."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tonnage.errors import DoesNotFit, NotFound, TonnageError
+from tonnage.errors import DoesNotFit, NotFound, TonnageError, UsageError
 from tonnage.units import format_bytes
 
 Document = dict[str, Any]
 
+LEAST_VERSION = (2, 50)
 _SLIVERS = "accelerator_type:"
+
+
+def check_version(version: tuple[int, int]) -> None:
+    """An older Ray takes the labels of places and ignores them: jobs would run on nodes that nobody named."""
+    if version < LEAST_VERSION:
+        told, least = (".".join(map(str, each)) for each in (version, LEAST_VERSION))
+        raise UsageError(f"the cluster has Ray {told}: placements need {least} or newer")
 
 
 def check_fits(order: Document, nodes: list[Document]) -> None:
