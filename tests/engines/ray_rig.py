@@ -113,19 +113,19 @@ def _hold(nodes: list[dict[str, Any]], folder: str) -> None:
     from ray.cluster_utils import Cluster
 
     port, agent_port = _free_ports(2)
-    head = _arguments(nodes[0]) | {
+    head = _arguments(nodes[0], folder) | {
         "include_dashboard": True, "dashboard_host": "127.0.0.1", "dashboard_port": port,
-        "dashboard_agent_listen_port": agent_port, "temp_dir": folder, "_system_config": _SYSTEM,
+        "dashboard_agent_listen_port": agent_port, "_system_config": _SYSTEM,
     }  # fmt: skip
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        running = {node["name"]: cluster.add_node(wait=False, **_arguments(node)) for node in nodes[1:]}
+        running = {node["name"]: cluster.add_node(wait=False, **_arguments(node, folder)) for node in nodes[1:]}
         cluster.wait_for_nodes()
         _say(f"http://{cluster.head_node.webui_url}")
         for line in sys.stdin:
             order = json.loads(line)
             if "add" in order:
-                running[order["add"]["name"]] = cluster.add_node(**_arguments(order["add"]))
+                running[order["add"]["name"]] = cluster.add_node(**_arguments(order["add"], folder))
             else:
                 cluster.remove_node(running.pop(order["remove"]), allow_graceful=False)
             _say("")
@@ -133,8 +133,10 @@ def _hold(nodes: list[dict[str, Any]], folder: str) -> None:
         cluster.shutdown()
 
 
-def _arguments(node: dict[str, Any]) -> dict[str, Any]:
+def _arguments(node: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Each with a disk of its own, so to speak: a node unpacks the files of a job over what is there."""
     return {
+        "temp_dir": f"{folder}/{node['name']}",
         "node_ip_address": "127.0.0.1", "num_cpus": node["cpu_cores"], "num_gpus": node["gpus"],
         "memory": node["memory_bytes"], "object_store_memory": _STORE_BYTES,
         "resources": {f"accelerator_type:{node['model']}": 1}, "labels": {"tonnage.node": node["name"]},

@@ -195,7 +195,7 @@ def test_jobs_of_a_lost_node_go_elsewhere_or_say_so(
     rig.add(RigNode(name="turing-1", model="T4", gpus=1))
     rig.remove("turing-0")
     moved = wait_for(ray, movable, lambda status: status.restarts == 1 and running(status))
-    assert moved.devices == ("turing-1/gpu0",)
+    assert (moved.devices, moved.reason) == (("turing-1/gpu0",), "started again: the node turing-0 was lost")
     lost = wait_for(ray, pinned, is_over)
     assert (lost.state, lost.exit_code, lost.reason) == (JobState.FAILED, None, "the node turing-0 is lost")
     with pytest.raises(NotFound, match="turing-0"):

@@ -300,6 +300,29 @@ def test_a_command_ends_with_its_keeper_s_input(before: str, exit_code: int) -> 
         assert not Path("/proc", str(pid)).exists()
 
 
+def test_a_command_has_its_grace_even_if_its_keeper_s_parent_is_killed(tmp_path: Path) -> None:
+    last_word = tmp_path / "last-word"
+    program = f"""
+import signal, sys, time
+def stop(*_):
+    time.sleep(0.5)
+    open({str(last_word)!r}, "w").write("saved")
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    with keeper(10, program) as kept:
+        assert kept.stdout is not None
+        assert kept.stdout.readline() == "ready\n"
+        kept.kill()
+    for _ in range(100):
+        if last_word.exists():
+            break
+        time.sleep(0.05)
+    assert last_word.read_text() == "saved"
+
+
 def test_what_a_command_started_ends_with_it() -> None:
     program = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
     with keeper(5, program) as kept:

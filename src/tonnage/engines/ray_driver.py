@@ -29,6 +29,7 @@ _LOST = 1  # exit code of a driver whose job has none
 _KILLED = {128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)}
 _CHUNK_BYTES = 1 << 16
 _SHORT_SECONDS, _LONG_SECONDS = 0.5, 2.0  # between two looks at jobs that are waited for
+_NOTICE_LOOKS = 10
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def _attempt(order: dict[str, Any], report: Report, output: Output, note: str) -
     except NodeGone as error:
         return Ending(None, str(error))
     except ray.exceptions.RayActorError as error:
-        return Ending(None, _why_lost(error), was_killed=True)
+        return Ending(None, f"Ray could not start it: {_cause(error)}", was_killed=True)
     finally:
         _end(seats, order["grace_seconds"])
         if group is not None:
@@ -200,6 +201,16 @@ def _run(order: dict[str, Any], seats: list[Any], report: Report, output: Output
         return Ending(None, refusals[0])
     devices = [f"{fact['node']}/gpu{gpu}" for fact in named for gpu in fact["gpus"]]
     report.tell(phase="running", reason=note, devices=devices, started_at=time.time())
+    try:
+        return _follow(seats, output)
+    except ray.exceptions.RayActorError:
+        return Ending(None, _why_lost(named), was_killed=True)
+
+
+def _follow(seats: list[Any], output: Output) -> Ending:
+    """Until all processes have ended, or one has failed."""
+    import ray
+
     reads = {seat.read.remote(): rank for rank, seat in enumerate(seats)}
     while reads:
         for ready in ray.wait(list(reads), num_returns=1, timeout=1.0)[0]:
@@ -286,10 +297,20 @@ def _end(seats: list[Any], grace_seconds: float) -> None:
         ray.kill(seat)
 
 
-def _why_lost(error: Exception) -> str:
+def _why_lost(facts: list[dict[str, Any]]) -> str:
+    """Ray notices that a node is gone a little later than that a process on it is."""
+    for _ in range(_NOTICE_LOOKS):
+        alive = {node["NodeID"] for node in _nodes() if node["Alive"]}
+        lost = [fact["node"] for fact in facts if fact["id"] not in alive]
+        if lost:
+            return f"the node {lost[0]} was lost"
+        time.sleep(_SHORT_SECONDS)
+    return "its worker was killed, by Ray or by the kernel, most likely for memory"
+
+
+def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if "node" in line.lower() and "died" in line.lower()), "")
-    return f"its node was lost: {told}" if told else f"Ray ended it: {lines[-1] if lines else type(error).__name__}"
+    return lines[-1] if lines else type(error).__name__
 
 
 def _stop(*_: object) -> None:
@@ -319,7 +340,8 @@ class Seat:
             port = free.getsockname()[1]
         gpus = context.get_accelerator_ids().get("GPU", [])
         address = node["NodeManagerAddress"]
-        return {"node": _names(node, node_label)[0], "address": address, "port": port, "gpus": gpus}
+        named = {"node": _names(node, node_label)[0], "id": node["NodeID"]}
+        return named | {"address": address, "port": port, "gpus": gpus}
 
     def start(self, order: dict[str, Any], environment: dict[str, str]) -> str:
         """Nothing, or why it cannot be started here."""

@@ -17,8 +17,17 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells say it
 
 
 def main(grace_seconds: float, command: list[str]) -> int:
-    """Exit codes as a shell gives them: 128 and the signal."""
+    """The keeper proper is a grandchild: Ray kills the children of a worker that ends, before the grace is over."""
     signal.pthread_sigmask(signal.SIG_SETMASK, set())  # Ray blocks SIGINT in all its processes
+    keeper = os.fork()
+    if keeper:
+        return os.waitstatus_to_exitcode(os.waitpid(keeper, 0)[1])
+    os.setsid()
+    return _keep(grace_seconds, command)
+
+
+def _keep(grace_seconds: float, command: list[str]) -> int:
+    """Exit codes as a shell gives them: 128 and the signal."""
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
