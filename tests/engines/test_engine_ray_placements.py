@@ -66,6 +66,7 @@ def run(ray: RayEngine, tmp_path: Path) -> Iterator[Callable[..., JobId]]:
     yield run
     for job_id in made:
         ray.cancel(job_id)
+    for job_id in made:
         ray.remove(job_id)
 
 

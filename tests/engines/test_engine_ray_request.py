@@ -236,6 +236,12 @@ def test_times_are_those_of_the_processes() -> None:
     assert (status.started_at, status.ended_at, status.devices, status.restarts) == (3.0, 5.0, ("a/gpu1",), 2)
 
 
+def test_no_ray_is_needed_here() -> None:
+    code = "import tonnage.engines.ray, sys; print('ray' in sys.modules, 'torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False False\n"
+
+
 # -- the client -----------------------------------------------------------------------------------------------------------
 
 
