@@ -46,7 +46,7 @@ GIB = 1 << 30
 # -- registry -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["local", "podman", "docker", "kubernetes", "slurm"])
+@pytest.mark.parametrize("name", ["local", "podman", "docker", "kubernetes", "slurm", "ray"])
 def test_our_engines_are_found_by_name(name: str) -> None:
     assert registry.find_engine(name).name == name
 
@@ -54,7 +54,7 @@ def test_our_engines_are_found_by_name(name: str) -> None:
 def test_an_unknown_engine_is_told_the_known_ones() -> None:
     with pytest.raises(NotFound) as caught:
         registry.find_engine("nomad")
-    assert caught.value.hint == "known are local, podman, docker, kubernetes, slurm"
+    assert caught.value.hint == "known are local, podman, docker, kubernetes, slurm, ray"
 
 
 def test_engines_come_from_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:

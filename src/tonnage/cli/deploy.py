@@ -24,7 +24,7 @@ def deploy_command(
     program: Annotated[Path, typer.Argument(help="A script, or a label from tonnage configure.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="local, podman, docker, kubernetes or slurm.")
+        str, typer.Option("--engine", "-e", help="local, podman, docker, kubernetes, slurm or ray.")
     ] = "local",
     image: Annotated[str, typer.Option(help="The image that the program is put on; it must have python3.")] = "",
     name: Annotated[str, typer.Option(help="What it is called; else the program's name and five letters.")] = "",

@@ -18,7 +18,7 @@ from tonnage.hardware.catalogue import find_gpu
 from tonnage.units import MIB
 
 _MOST_CORES = 100_000
-WITHOUT_IMAGE = ("local", "slurm")  # engines whose jobs are processes with the packages that are installed
+WITHOUT_IMAGE = ("local", "slurm", "ray")  # engines whose jobs are processes with the packages that are installed
 PROGRAM_LABEL, DIGEST_LABEL = "tonnage.program", "tonnage.program-digest"
 # A container starts with this much for all loader workers together; PyTorch passes whole batches through it.
 _DEFAULT_SHARED_BYTES = 64 * MIB

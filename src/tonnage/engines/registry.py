@@ -15,6 +15,7 @@ _ENGINES = {
     "docker": "tonnage.engines.containers:DockerEngine",
     "kubernetes": "tonnage.engines.kubernetes:KubernetesEngine",
     "slurm": "tonnage.engines.slurm:SlurmEngine",
+    "ray": "tonnage.engines.ray:RayEngine",
 }
 
 
