@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-SECONDS = 30.0
+SECONDS = 120.0
 LOOPBACK = "127.0.0.1"
 _COMMANDS = ("munged", "slurmctld", "slurmd", "sbatch")
 
