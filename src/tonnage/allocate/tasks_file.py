@@ -44,6 +44,8 @@ def _checked(file: TasksFile) -> TasksFile:
 def _section(section: TaskSection, at: Location) -> TaskSection:
     if section.program is None and section.speeds is None:
         raise Problem(at, "needs a `program`, or `speeds` where they are known")
+    if section.program is None and section.arguments:
+        raise Problem((*at, "arguments"), "are those of a `program`, and there is none")
     if section.steps is None and (section.program is None or section.epochs is None):
         raise Problem(at, "needs `steps`" + (" or `epochs`" if section.program is not None else ""))
     if section.pin and len(section.pin) != section.gpus:

@@ -28,6 +28,10 @@ class TaskSection(Section):
     count: int = Field(1, ge=1, le=1_000_000, description="How many equal tasks.")
     program: str | None = Field(None, description="A script, module:function, an ONNX file or a saved trace.")
     arguments: list[str] = Field([], description="The script's own arguments.")
+    command: list[str] = Field([], description="What is run, where it is not the program as it stands; needs `speeds`.")
+    cpus: float = Field(1.0, gt=0, le=100_000, description="CPU cores of the job.")
+    main_memory: Bytes = Field(4 << 30, description="Main memory of the job.", validate_default=False)
+    requeue: bool = Field(True, description="Started again, where it is killed or its node is lost.")
     steps: float | None = Field(None, gt=0, allow_inf_nan=False, description="Steps of the whole run.")
     epochs: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="Instead: epochs, as the data loader has them."

@@ -201,6 +201,13 @@ class HoldsGpus(Protocol):
 
 
 @runtime_checkable
+class Queues(Protocol):
+    """An engine with a queue of its own: it keeps to `Job.after`, and jobs wait there for their GPUs."""
+
+    queues_jobs: ClassVar[bool]
+
+
+@runtime_checkable
 class HasInventory(Protocol):
     """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
 

@@ -108,13 +108,13 @@ def deploy(job: Job, engine: Engine, options: EngineOptions, deployments: Deploy
         deployment = replace(deployment, job_id=job_id)
         deployments.write(deployment)
     except BaseException:
-        if not job_id or _end(job_id, engine):
+        if not job_id or end(job_id, engine):
             deployments.forget(deployment)
         raise
     return deployment
 
 
-def _end(job_id: JobId, engine: Engine) -> bool:
+def end(job_id: JobId, engine: Engine) -> bool:
     """Whether nothing is left of a job. What could not be ended stays written down, so that it can be found and stopped."""
     try:
         engine.cancel(job_id)

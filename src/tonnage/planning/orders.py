@@ -1,0 +1,138 @@
+"""From a plan to jobs: each where the plan puts it, after those that have its GPUs before."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from tonnage.allocate.plan import Assignment, Plan
+from tonnage.allocate.problem import Problem
+from tonnage.allocate.tasks_file import names_of
+from tonnage.allocate.tasks_models import TaskSection, TasksFile
+from tonnage.engines.base import Job, Placement, Resources
+from tonnage.engines.jobs import Hardware, job_of
+from tonnage.engines.names import NAME_CHARACTERS, name_like
+from tonnage.errors import UsageError
+
+RUN_LABEL, TASK_LABEL = "tonnage.run", "tonnage.task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job that is not yet submitted, and the tasks that must be over before."""
+
+    task: str
+    job: Job
+    waits_for: tuple[str, ...]
+
+
+def run_name(file: TasksFile) -> str:
+    """The same tasks have the same name, so that nothing is run twice by submitting again."""
+    return f"run-{sha256(file.model_dump_json().encode()).hexdigest()[:8]}"
+
+
+def orders_of(problem: Problem, plan: Plan, file: TasksFile, run: str, *, image: str = "") -> list[Order]:
+    """In the order of their starts."""
+    sections = {name: section for section in file.tasks for name in names_of(section)}
+    before = _before(problem, plan)
+    return [
+        Order(
+            task=each.task,
+            job=_job(problem, each, sections[each.task], run, image),
+            waits_for=before[each.task],
+        )
+        for each in sorted(plan.assignments, key=lambda each: each.start_seconds)
+    ]
+
+
+def _before(problem: Problem, plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Of each task: those for whom it waits itself, and the last ones that have its GPUs before it starts."""
+    by_place: dict[str, list[Assignment]] = defaultdict(list)
+    for each in plan.assignments:
+        for place in each.gpus:
+            by_place[place].append(each)
+    tasks = {task.name: task for task in problem.tasks}
+    found: dict[str, tuple[str, ...]] = {}
+    for each in plan.assignments:
+        waits = dict.fromkeys(tasks[each.task].after)
+        for place in each.gpus:
+            earlier = [other for other in by_place[place] if other.end_seconds <= each.start_seconds + 1e-6]
+            last = max((other.start_seconds for other in earlier), default=0.0)
+            waits |= dict.fromkeys(other.task for other in earlier if other.start_seconds >= last - 1e-6)
+        found[each.task] = tuple(waits)
+    return found
+
+
+def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, image: str) -> Job:
+    placements = _placements(problem, each)
+    hardware = Hardware(
+        gpu=placements[0].gpu,
+        gpu_count=len(placements[0].gpu_indices),
+        cpu_cores=section.cpus,
+        memory_bytes=section.main_memory,
+    )
+    return replace(
+        _command_job(section, hardware, image),
+        name=job_name(run, each.task),
+        placements=placements,
+        requeue=section.requeue,
+        labels={RUN_LABEL: run, TASK_LABEL: each.task},
+    )
+
+
+def job_name(run: str, task: str) -> str:
+    """A name that every engine takes, and no other task of the run has."""
+    plain = name_like(f"{run}-{task}")
+    name = f"{run}-{task.lower()}"
+    if len(name) <= NAME_CHARACTERS and name == plain:
+        return name
+    short = sha256(task.encode()).hexdigest()[:6]
+    return f"{plain[: NAME_CHARACTERS - 7].strip('-')}-{short}"
+
+
+def _command_job(section: TaskSection, hardware: Hardware, image: str) -> Job:
+    if section.command:
+        resources = Resources(
+            cpu_cores=hardware.cpu_cores, memory_bytes=hardware.memory_bytes,
+            gpu=hardware.gpu, gpu_count=hardware.gpu_count,
+        )  # fmt: skip
+        return Job(
+            name="job", command=tuple(section.command), image=image, resources=resources, workdir=str(Path.cwd())
+        )
+    if section.program is None:
+        raise UsageError(
+            f"{section.name} has speeds and nothing that could be run", "give it a `program` or a `command`"
+        )
+    return job_of(hardware, Path(section.program), section.arguments, image=image, name="job", record=True)
+
+
+def _placements(problem: Problem, each: Assignment) -> tuple[Placement, ...]:
+    """One a node, with the indices of its GPUs there."""
+    models = {device.place: device.gpu for device in problem.devices}
+    by_node: dict[str, list[str]] = defaultdict(list)
+    for place in each.gpus:
+        by_node[place.rpartition("/")[0]].append(place)
+    return tuple(
+        Placement(
+            node=node,
+            gpu=models[places[0]],
+            gpu_indices=tuple(int(place.rpartition("/gpu")[2]) for place in places),
+            share=1.0 / (1 + len(each.beside)),
+        )
+        for node, places in by_node.items()
+    )
+
+
+def describe(orders: Sequence[Order], texts: Mapping[str, str]) -> str:
+    """What would be submitted, for people."""
+    parts = []
+    for order in orders:
+        waits = f", after {', '.join(order.waits_for)}" if order.waits_for else ""
+        where = " ".join(f"{p.node}/{','.join(map(str, p.gpu_indices))}" for p in order.job.placements)
+        heading = f"# {order.task}: {shlex.join(order.job.command)[:80]} on {where}{waits}"
+        parts.append(f"{heading}\n{texts[order.task].rstrip()}\n")
+    return "\n".join(parts)
