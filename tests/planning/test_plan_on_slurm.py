@@ -14,6 +14,7 @@ from tonnage.engines.slurm import SlurmEngine
 from tonnage.engines.slurm_script import SlurmOptions
 from tonnage.errors import Unreachable
 from tonnage.planning.running import Run
+from tonnage.planning.watching import Watch
 
 __all__ = ["slurm_rig"]
 
@@ -44,8 +45,27 @@ def test_a_plan_of_twenty_tasks_runs_as_planned(slurm: SlurmEngine, tmp_path: Pa
     check_what_ran(tmp_path, problem, plan, again)
 
 
+def test_tasks_of_a_lost_node_are_planned_anew(slurm: SlurmEngine, slurm_rig: SlurmRig, tmp_path: Path) -> None:
+    problem, file = make(tmp_path, nodes(), MODELS["p100"])
+    plan, orders = plan_and_orders(problem, file, "run-c")
+    run = Run(orders, slurm, SlurmOptions(), Deployments(tmp_path / "deployments"))
+    watch = Watch(problem=problem, plan=plan, file=file, name="run-c", run=run)
+    run.submit()
+    slurm_rig.lose("v100n1")
+    try:
+        for _ in watch.follow():
+            pass
+    finally:
+        slurm_rig.find("v100n1")
+    states = {name: (each.status.state, each.status.reason) for name, each in run.tasks.items()}
+    assert {state for state, _ in states.values()} == {"succeeded"}, states
+    assert watch.attempts >= 1
+    late = [each for each in watch.plan.assignments if any(place.startswith("v100n1/") for place in each.gpus)]
+    assert late == []
+
+
 def test_nothing_stays_submitted_where_slurm_stops_answering(
-    slurm: SlurmEngine, slurm_rig: SlurmRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slurm: SlurmEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem, file = make(tmp_path, nodes(), MODELS["p100"])
     _, orders = plan_and_orders(problem, file, "run-b")

@@ -18,6 +18,14 @@ def allocate_command(
     ] = "makespan",
     seconds: Annotated[float, typer.Option(help="Look for better plans for so long.", min=0)] = 10.0,
     html: Annotated[Path | None, typer.Option(help="Write a page with the plan that any browser can show.")] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="Where it shall run: slurm, ray, kubernetes, podman, docker or local.")
+    ] = "",
+    submit: Annotated[bool, typer.Option("--submit", help="Run the plan there; nothing is run twice.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Submit, and follow the tasks until all are over.")] = False,
+    run: Annotated[str, typer.Option(help="Name of the run; else one that the same tasks always have.")] = "",
+    image: Annotated[str, typer.Option(help="The image that programs are put on, where the engine needs one.")] = "",
+    option: Annotated[list[str] | None, typer.Option("--option", help="NAME=VALUE, of the engine alone.")] = None,
     why: Annotated[str, typer.Option(help="Tell of one task: why here, why not there.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
@@ -27,18 +35,28 @@ def allocate_command(
     Programs are followed on a virtual GPU; nothing runs. Tasks that fit nowhere are listed, the rest is planned, and the
     exit code is 3.
     """
+    from tonnage.allocate.tasks_file import read_tasks
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.planning import plan_for, problem_of
 
     check_folder(html)
+    _check_engine(engine, submit=submit, watch=watch)
+    file = read_tasks(tasks)
     with progress() as say:
-        problem, smallest = problem_of(tasks, cluster, say)
+        problem, smallest = problem_of(file, cluster, say)
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
     if html is not None:
         from tonnage.allocate.page import render_page
 
         html.write_text(render_page(problem, plan))
+    if engine:
+        from tonnage.cli.allocate_run import carry_out
+
+        return carry_out(
+            problem, plan, file, engine, option or [], run=run, image=image, submit=submit or watch, watch=watch,
+            as_json=as_json,
+        )  # fmt: skip
     if as_json:
         import json
 
@@ -51,3 +69,10 @@ def allocate_command(
         else:
             print_plan(problem, plan)
     return EXIT_UNPLACED if plan.unplaced else 0
+
+
+def _check_engine(engine: str, *, submit: bool, watch: bool) -> None:
+    from tonnage.errors import UsageError
+
+    if (submit or watch) and not engine:
+        raise UsageError("where the plan shall run is not said", "name an engine: --engine slurm --submit")

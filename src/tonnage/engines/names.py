@@ -17,9 +17,14 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def is_name(name: str) -> bool:
+    """Whether every engine takes it."""
+    return len(name) <= NAME_CHARACTERS and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """The name, if every engine takes it."""
-    if len(name) <= NAME_CHARACTERS and _NAME.fullmatch(name):
+    if is_name(name):
         return name
     rule = f"small letters, digits and dashes, a letter first, at most {NAME_CHARACTERS} characters"
     raise UsageError(f"{name!r} cannot be a name: {rule}", f"for example: --name {name_like(name)}")

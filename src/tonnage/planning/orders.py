@@ -15,7 +15,7 @@ from tonnage.allocate.tasks_file import names_of
 from tonnage.allocate.tasks_models import TaskSection, TasksFile
 from tonnage.engines.base import Job, Placement, Resources
 from tonnage.engines.jobs import Hardware, job_of
-from tonnage.engines.names import NAME_CHARACTERS, name_like
+from tonnage.engines.names import is_name, name_like
 from tonnage.errors import UsageError
 
 RUN_LABEL, TASK_LABEL = "tonnage.run", "tonnage.task"
@@ -35,14 +35,16 @@ def run_name(file: TasksFile) -> str:
     return f"run-{sha256(file.model_dump_json().encode()).hexdigest()[:8]}"
 
 
-def orders_of(problem: Problem, plan: Plan, file: TasksFile, run: str, *, image: str = "") -> list[Order]:
-    """In the order of their starts."""
+def orders_of(
+    problem: Problem, plan: Plan, file: TasksFile, run: str, *, image: str = "", attempt: int = 0
+) -> list[Order]:
+    """In the order of their starts. Jobs of a further attempt have names of their own."""
     sections = {name: section for section in file.tasks for name in names_of(section)}
     before = _before(problem, plan)
     return [
         Order(
             task=each.task,
-            job=_job(problem, each, sections[each.task], run, image),
+            job=_job(problem, each, sections[each.task], f"{run}-{attempt}" if attempt else run, image),
             waits_for=before[each.task],
         )
         for each in sorted(plan.assignments, key=lambda each: each.start_seconds)
@@ -86,12 +88,10 @@ def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, ima
 
 def job_name(run: str, task: str) -> str:
     """A name that every engine takes, and no other task of the run has."""
-    plain = name_like(f"{run}-{task}")
-    name = f"{run}-{task.lower()}"
-    if len(name) <= NAME_CHARACTERS and name == plain:
+    name = f"{run}-{task}"
+    if is_name(name):
         return name
-    short = sha256(task.encode()).hexdigest()[:6]
-    return f"{plain[: NAME_CHARACTERS - 7].strip('-')}-{short}"
+    return f"{name_like(name)}-{sha256(task.encode()).hexdigest()[:6]}"
 
 
 def _command_job(section: TaskSection, hardware: Hardware, image: str) -> Job:

@@ -49,7 +49,7 @@ class Run:
         new: list[str] = []
         try:
             for name, each in self.tasks.items():
-                if each.deployment is None and self._may_start(each):
+                if each.deployment is None and not each.status.state.is_over and self._may_start(each):
                     say(f"submitting {name}")
                     self.tasks[name] = replace(each, deployment=self._deploy(each.order))
                     new.append(name)
@@ -72,6 +72,20 @@ class Run:
                 self.tasks[name] = replace(each, status=status)
                 changed.append(self.tasks[name])
         return changed
+
+    def move(self, order: Order) -> None:
+        """A task runs elsewhere: what there was of it ends, and it waits to be submitted as this order says."""
+        old = self.tasks[order.task]
+        if old.deployment is not None and end(old.deployment.name_there, self.engine):
+            self.deployments.forget(old.deployment)
+        self.tasks[order.task] = Followed(order=order)
+
+    def give_up(self, task: str, reason: str) -> None:
+        """There is no place left for it."""
+        old = self.tasks[task]
+        if old.deployment is not None and end(old.deployment.name_there, self.engine):
+            self.deployments.forget(old.deployment)
+        self.tasks[task] = replace(old, status=JobStatus(state=JobState.FAILED, reason=reason))
 
     def _may_start(self, each: Followed) -> bool:
         if isinstance(self.engine, Queues):

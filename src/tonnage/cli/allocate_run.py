@@ -1,0 +1,99 @@
+"""`tonnage allocate --engine`: show what would be submitted, submit it, follow it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tonnage.allocate.plan import Plan
+    from tonnage.allocate.problem import Problem
+    from tonnage.allocate.tasks_models import TasksFile
+    from tonnage.planning.running import Followed
+    from tonnage.planning.watching import Watch
+
+EXIT_UNPLACED = 3
+
+
+def carry_out(
+    problem: Problem,
+    plan: Plan,
+    file: TasksFile,
+    engine: str,
+    option: list[str],
+    *,
+    run: str,
+    image: str,
+    submit: bool,
+    watch: bool,
+    as_json: bool,
+) -> int:
+    """Without `submit`, only print. The exit code is 3 where a task has no place, 1 where one failed."""
+    from tonnage.cli.output import progress
+    from tonnage.engines.options import parse_options
+    from tonnage.engines.registry import find_engine
+    from tonnage.planning.orders import describe, orders_of, run_name
+    from tonnage.planning.running import Run
+    from tonnage.planning.watching import Watch
+
+    chosen = find_engine(engine)
+    options = parse_options(chosen.Options, option)
+    name = run or run_name(file)
+    orders = orders_of(problem, plan, file, name, image=image)
+    if not submit:
+        texts = {order.task: chosen.plan(order.job, options).text for order in orders}
+        print(json.dumps({**plan.as_dict(), "manifests": texts}) if as_json else describe(orders, texts))
+        return EXIT_UNPLACED if plan.unplaced else 0
+    running = Run(orders, chosen, options)
+    with progress() as say:
+        new = running.submit(say)
+    if not as_json:
+        print(
+            f"{len(new)} tasks submitted, {len(running.tasks) - len(new)} were already or wait; `tonnage status` shows them"
+        )
+    if watch:
+        _watch(Watch(problem=problem, plan=plan, file=file, name=name, run=running, image=image), quiet=as_json)
+    if as_json:
+        running.look()
+        print(
+            json.dumps(
+                {**plan.as_dict(), "submitted": new, "tasks": [_describe(each) for each in running.tasks.values()]}
+            )
+        )
+    if watch and any(each.status.state != "succeeded" for each in running.tasks.values()):
+        return 1
+    return EXIT_UNPLACED if plan.unplaced else 0
+
+
+def _watch(watch: Watch, *, quiet: bool) -> None:
+    if not quiet:
+        watch.say = lambda text: print(text, flush=True)
+    for each in watch.follow():
+        if not quiet:
+            _tell(each)
+
+
+def _tell(each: Followed) -> None:
+    where = f" on {' '.join(each.status.devices)}" if each.status.devices else ""
+    why = f": {each.status.reason}" if each.status.reason else ""
+    again = f" (started again {each.status.restarts} times)" if each.status.restarts else ""
+    print(
+        f"{time.strftime('%H:%M:%S')} {each.task} {each.status.state}{where}{again}{why}", file=sys.stdout, flush=True
+    )
+
+
+def _describe(each: Followed) -> dict[str, Any]:
+    status = each.status
+    return {
+        "task": each.task,
+        "deployment": each.deployment.id if each.deployment else None,
+        "state": status.state.value,
+        "exit_code": status.exit_code,
+        "devices": list(status.devices),
+        "restarts": status.restarts,
+        "started_at": status.started_at,
+        "ended_at": status.ended_at,
+        "reason": status.reason,
+    }

@@ -1,0 +1,63 @@
+"""Keeps a run going: submits what may start, tells what changed, and plans anew what a lost node leaves undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tonnage.allocate.plan import Plan
+from tonnage.allocate.problem import Problem
+from tonnage.allocate.tasks_models import TasksFile
+from tonnage.planning.orders import orders_of
+from tonnage.planning.replanning import lost_nodes, plan_anew, stranded
+from tonnage.planning.running import Followed, Run
+
+_LOOK_SECONDS = 1.0
+_INVENTORY_SECONDS = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """A plan while it is carried out. `attempts` counts how often parts of it were planned anew."""
+
+    problem: Problem
+    plan: Plan
+    file: TasksFile
+    name: str
+    run: Run
+    image: str = ""
+    attempts: int = 0
+    say: Callable[[str], None] = lambda text: None
+    _asked: float = field(default=-1e9)
+
+    def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Followed]:
+        """Every task whenever it has changed, until all are over."""
+        while True:
+            self._look_for_losses()
+            self.run.submit()
+            yield from self.run.look()
+            if self.run.is_over:
+                return
+            pause(_LOOK_SECONDS)
+
+    def _look_for_losses(self) -> None:
+        if time.monotonic() - self._asked < _INVENTORY_SECONDS:
+            return
+        self._asked = time.monotonic()
+        lost = lost_nodes(self.run)
+        if lost:
+            self._move(lost)
+
+    def _move(self, lost: set[str]) -> None:
+        moving = stranded(self.run, lost)
+        self.say(f"{', '.join(sorted(lost))} lost: {len(moving)} tasks are planned anew")
+        plan = plan_anew(self.problem, self.plan, self.run, lost)
+        self.attempts += 1
+        orders = orders_of(self.problem, plan, self.file, self.name, image=self.image, attempt=self.attempts)
+        for order in orders:
+            if order.task in moving:
+                self.run.move(order)
+        for each in plan.unplaced:
+            self.run.give_up(each.task, each.reason)
+        self.plan = plan
