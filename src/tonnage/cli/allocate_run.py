@@ -40,6 +40,7 @@ def carry_out(
 
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option)
+    _check_machines(engine, plan)
     name = run or run_name(file)
     orders = orders_of(problem, plan, file, name, image=image)
     if not submit:
@@ -65,6 +66,18 @@ def carry_out(
     if watch and any(each.status.state != "succeeded" for each in running.tasks.values()):
         return 1
     return EXIT_UNPLACED if plan.unplaced else 0
+
+
+def _check_machines(engine: str, plan: Plan) -> None:
+    """An engine of one machine cannot run a plan for several."""
+    from tonnage.errors import UsageError
+
+    nodes = {place.rpartition("/")[0] for each in plan.assignments for place in each.gpus}
+    if engine in ("local", "podman", "docker") and len(nodes) > 1:
+        raise UsageError(
+            f"the plan uses {len(nodes)} nodes, {engine} has this machine alone",
+            "describe this machine alone in the cluster file, or choose another engine",
+        )
 
 
 def _watch(watch: Watch, *, quiet: bool) -> None:

@@ -40,6 +40,8 @@ class Resources:
     pids: int = 4096
     gpu_count: int = 0
     gpu: str = ""  # as the catalogue names it; "" for any
+    gpu_indices: tuple[int, ...] = ()  # the very GPUs of a machine, for engines that name devices
+    shares_gpus: bool = False  # others may hold the same
     numa_node: int | None = None  # cores and memory of this one alone
     one_numa_node: bool = False  # of one alone, whichever it is: that of its GPUs, where the job fits into it
     shared_memory_bytes: int | None = None  # for data loaders' workers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.engines.base import EngineOptions, Job, JobId, Resources
 from tonnage.engines.container_environment import environment_arguments
-from tonnage.engines.free_gpus import GPU_KIND, choose_free
+from tonnage.engines.free_gpus import GPU_KIND, choose_free, choose_planned
 from tonnage.engines.host import Host, format_cores, node_for
 from tonnage.engines.ports import LOOPBACK
 from tonnage.errors import DoesNotFit
@@ -72,6 +72,8 @@ def _protection(options: ContainerOptions) -> Iterator[str]:
 def not_chosen_yet(resources: Resources, options: ContainerOptions) -> tuple[Chosen, str]:
     """For people who read what would be started: words instead of what is chosen then, and what they mean."""
     gpus, notes = _named_gpus(resources, options), ""
+    if resources.gpu_indices and gpus is None:
+        gpus = [f"{options.cdi_kind}={index}" for index in resources.gpu_indices]
     if gpus is None:
         gpus = [f"{options.cdi_kind}=FREE"] * resources.gpu_count
         kind = f"GPUs of the model {resources.gpu}" if resources.gpu else "GPUs"
@@ -110,7 +112,10 @@ def choose_gpus(
     if len(available) < wanted:
         kind = f"{resources.gpu} GPUs" if resources.gpu else "GPUs"
         raise DoesNotFit(f"{wanted} {kind} are wanted, this machine has {len(available)}", _hint(options, cdi))
-    return choose_free(wanted, [f"{options.cdi_kind}={name}" for name in available], holders, resources.gpu)
+    candidates = [f"{options.cdi_kind}={name}" for name in available]
+    if resources.gpu_indices:
+        return choose_planned(resources, options.cdi_kind, candidates, holders)
+    return choose_free(wanted, candidates, holders, resources.gpu)
 
 
 def _named_gpus(resources: Resources, options: ContainerOptions) -> list[str] | None:

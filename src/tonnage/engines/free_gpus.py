@@ -6,7 +6,7 @@ import fcntl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from tonnage.engines.base import Engine, HoldsGpus, JobId
+from tonnage.engines.base import Engine, HoldsGpus, JobId, Resources
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.folders import state_folder
 from tonnage.engines.registry import find_engine
@@ -37,6 +37,19 @@ def choose_free(wanted: int, candidates: Sequence[str], holders: Mapping[str, Jo
         f"{wanted} {kind} are wanted, this machine has {len(candidates)}, {len(free) or 'none'} of them free",
         f"{', '.join(held)}; wait, or end one with tonnage stop",
     )
+
+
+def choose_planned(
+    resources: Resources, kind: str, candidates: Sequence[str], holders: Mapping[str, JobId]
+) -> list[str]:
+    """The GPUs that a plan names; raises `DoesNotFit` where one is not there, or held by a job that does not share."""
+    planned = [f"{kind}={index}" for index in resources.gpu_indices]
+    for gpu in planned:
+        if gpu not in candidates:
+            raise DoesNotFit(f"{gpu} is planned, this machine has {', '.join(candidates) or 'no GPUs'}")
+        if gpu in holders and not resources.shares_gpus:
+            raise DoesNotFit(f"{gpu} is planned, {holders[gpu]} holds it", "wait, or end it with tonnage stop")
+    return planned
 
 
 def _read_holders(own: Engine) -> dict[str, JobId]:

@@ -148,6 +148,10 @@ def _check_job(job: Job) -> None:
     check_ports(job.ports)
     if not job.image:
         raise UsageError("a pod needs an image", "name one with --image")
+    if len(job.placements) > 1:
+        raise UsageError(
+            f"a gang over {len(job.placements)} nodes is not started on Kubernetes", "choose --engine slurm or ray"
+        )
     if job.resources.numa_node is not None:
         raise UsageError(
             "NUMA nodes cannot be chosen on Kubernetes", "the kubelet's topology manager does it for whole cores"

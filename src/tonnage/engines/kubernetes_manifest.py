@@ -18,6 +18,10 @@ _CLAIM = "gpu"  # the name of the DRA request inside the pod
 _MANY_BYTES = 1000 * 1024  # a ConfigMap holds 1 MiB, its names and keys included
 
 
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_RESTARTS = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesOptions(EngineOptions):
     """Where in the cluster, and how GPUs are asked for."""
@@ -28,6 +32,8 @@ class KubernetesOptions(EngineOptions):
     product_label: str = "nvidia.com/gpu.product"  # as NVIDIA's feature discovery labels nodes
     # Of nodes that say their type, such as tonnage.io/node-type; a cluster without such nodes would never start the job.
     node_type_label: str = ""
+    node_name_label: str = "kubernetes.io/hostname"  # by which a plan's nodes are found
+    queue: str = ""  # of Kueue, which then decides when the job starts, and on which flavor
     dra: bool = False  # a ResourceClaimTemplate instead of the device plugin's resource
     device_class: str = "gpu.nvidia.com"
     dra_driver: str = "gpu.nvidia.com"  # whose attributes devices have; classes can be given other names
@@ -86,8 +92,13 @@ def _own_labels(job: Job) -> dict[str, str]:
 def _batch_job(job: Job, options: KubernetesOptions) -> Document:
     template = _pod_template(job, options) | {}
     template["spec"]["restartPolicy"] = "Never"
-    spec = {"backoffLimit": 0, "completions": 1, "parallelism": 1, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(job, options), "spec": spec}
+    tries = _RESTARTS if job.requeue else 0
+    spec = {"backoffLimit": tries, "completions": 1, "parallelism": 1, "template": template}
+    metadata = _metadata(job, options)
+    if options.queue:
+        metadata["labels"][QUEUE_LABEL] = options.queue
+        spec["suspend"] = True  # until Kueue lets it start
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 def _deployment(job: Job, options: KubernetesOptions) -> Document:
@@ -269,6 +280,9 @@ def _affinity(job: Job, options: KubernetesOptions) -> Document:
         wanted[options.node_type_label] = job.node_type
     if job.resources.gpu and job.resources.gpu_count and not options.dra:
         wanted.setdefault(options.product_label, _driver_name(job.resources.gpu).replace(" ", "-"))
+    # Kueue chooses among flavors, which the model tells apart; without it the plan's own node is meant.
+    if job.placements and job.placements[0].node and not options.queue:
+        wanted[options.node_name_label] = job.placements[0].node
     if not wanted:
         return {}
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(wanted.items())]

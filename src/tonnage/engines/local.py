@@ -22,7 +22,7 @@ from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus,
 from tonnage.engines.bundle import write_files
 from tonnage.engines.cgroups import Group
 from tonnage.engines.folders import read_json, state_folder, write_json
-from tonnage.engines.free_gpus import GPU_KIND, choose_free, gpu_holders
+from tonnage.engines.free_gpus import GPU_KIND, choose_free, choose_planned, gpu_holders
 from tonnage.engines.host import Host, check_fits, node_for, read_host
 from tonnage.engines.log_parts import read_log
 from tonnage.engines.names import check_environment, check_labels, check_name
@@ -158,6 +158,8 @@ class LocalEngine:
 
     def _choose_gpus(self, resources: Resources, holders: Mapping[str, JobId]) -> list[str]:
         candidates = [f"{GPU_KIND}={gpu.index}" for gpu in self.host.matching_gpus(resources.gpu)]
+        if resources.gpu_indices:
+            return choose_planned(resources, GPU_KIND, candidates, holders)
         return choose_free(resources.gpu_count, candidates, holders, resources.gpu)
 
     def _choose_cores(self, resources: Resources, gpus: list[str]) -> list[int]:
@@ -219,6 +221,7 @@ def _refusals(job: Job) -> list[tuple[bool, str]]:
     return [
         (bool(job.mounts), "local processes see all folders as they are: nothing can be mounted"),
         (bool(moved), f"local processes have this machine's ports: {moved} cannot be mapped"),
+        (len(job.placements) > 1, f"this is one machine: a gang over {len(job.placements)} nodes needs another engine"),
         (job.replicas > 1, f"a local job is one process, not {job.replicas}"),
         (bool(job.source and job.source.requirements), "local processes run with the packages that are installed"),
     ]

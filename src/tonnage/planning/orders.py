@@ -77,9 +77,11 @@ def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, ima
         cpu_cores=section.cpus,
         memory_bytes=section.main_memory,
     )
+    job = _command_job(section, hardware, image)
     return replace(
-        _command_job(section, hardware, image),
+        job,
         name=job_name(run, each.task),
+        resources=replace(job.resources, gpu_indices=placements[0].gpu_indices, shares_gpus=placements[0].share < 1.0),
         placements=placements,
         requeue=section.requeue,
         labels={RUN_LABEL: run, TASK_LABEL: each.task},
