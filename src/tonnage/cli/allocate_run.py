@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tonnage.allocate.plan import Plan
     from tonnage.allocate.problem import Problem
     from tonnage.allocate.tasks_models import TasksFile
+    from tonnage.planning.measuring import Told
     from tonnage.planning.running import Followed
     from tonnage.planning.watching import Watch
 
@@ -34,6 +36,7 @@ def carry_out(
     from tonnage.cli.output import progress
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
+    from tonnage.planning.measuring import keep_measurements
     from tonnage.planning.orders import describe, orders_of, run_name
     from tonnage.planning.running import Run
     from tonnage.planning.watching import Watch
@@ -56,11 +59,19 @@ def carry_out(
         )
     if watch:
         _watch(Watch(problem=problem, plan=plan, file=file, name=name, run=running, image=image), quiet=as_json)
+    told = keep_measurements(running, problem, file) if watch else []
+    if told and not as_json:
+        _print_told(told)
     if as_json:
         running.look()
         print(
             json.dumps(
-                {**plan.as_dict(), "submitted": new, "tasks": [_describe(each) for each in running.tasks.values()]}
+                {
+                    **plan.as_dict(),
+                    "submitted": new,
+                    "tasks": [_describe(each) for each in running.tasks.values()],
+                    "measured": [asdict(each) for each in told],
+                }
             )
         )
     if watch and any(each.status.state != "succeeded" for each in running.tasks.values()):
@@ -95,6 +106,15 @@ def _tell(each: Followed) -> None:
     print(
         f"{time.strftime('%H:%M:%S')} {each.task} {each.status.state}{where}{again}{why}", file=sys.stdout, flush=True
     )
+
+
+def _print_told(told: list[Told]) -> None:
+    from tonnage.units import format_seconds
+
+    print("\na step, predicted and measured; the next plan goes by what was measured")
+    for each in told:
+        predicted, measured = format_seconds(each.predicted_step_seconds), format_seconds(each.measured_step_seconds)
+        print(f"  {each.task} on {each.gpu}: {predicted}, {measured} ({each.error:+.0%})")
 
 
 def _describe(each: Followed) -> dict[str, Any]:

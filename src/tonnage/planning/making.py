@@ -20,6 +20,7 @@ from tonnage.errors import CaptureError, NotFound, ProgramFailed, TonnageError, 
 from tonnage.estimate.estimate import Report
 from tonnage.hardware import all_gpus, read_cluster
 from tonnage.hardware.cluster import Cluster
+from tonnage.planning.measuring import with_measured
 
 Progress = Callable[[str], None]
 _SECONDS = 10.0  # for the search, unless told
@@ -34,7 +35,9 @@ def allocate(
     progress: Progress = lambda text: None,
 ) -> Plan:
     """Who runs where and when. Programs are followed on a virtual GPU; nothing runs."""
-    problem, smallest = problem_of(tasks, cluster, progress)
+    file = tasks if isinstance(tasks, TasksFile) else read_tasks(tasks)
+    problem, smallest = problem_of(file, cluster, progress)
+    problem = with_measured(problem, file)
     return plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=progress)
 
 

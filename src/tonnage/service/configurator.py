@@ -21,13 +21,15 @@ from tonnage.configure.work import MOST_GPUS, Work
 from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
 from tonnage.profile.indicators import Indicators
-from tonnage.service.measured import measurement_of
+from tonnage.profile.measurement import measurement_of_run
 from tonnage.service.request import Run
 from tonnage.store.database import Database
 from tonnage.store.labels import LabelBook, LabelMeasurement, LabelRow
 from tonnage.store.rows import Environment
 
 DEFAULT_VALIDITY_SECONDS = 24 * 3600
+
+CAMPAIGN = "labels"  # of what was measured, in the benchmark database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +114,9 @@ class Configurator:
             run=None if run is None else asdict(run),
         )
         self.book.add_measurement(label, measured)
-        self.database.add(
-            replace(machine, device=indicators.device, gpu=indicators.gpu), measurement_of(label, indicators, run, now)
-        )
+        state = run.state if run else "succeeded"
+        measurement = measurement_of_run(indicators, now, campaign=CAMPAIGN, structure={"label": label}, state=state)
+        self.database.add(replace(machine, device=indicators.device, gpu=indicators.gpu), measurement)
 
 
 def _row(work: Work, choice: Choice, signed: SignedLabel) -> LabelRow:

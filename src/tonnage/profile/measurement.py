@@ -1,29 +1,39 @@
-"""A run that was deployed with a label, as a row of the benchmark database."""
+"""A run that told its own indicators, as a row of the benchmark database."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from tonnage.profile.indicators import Indicators
-from tonnage.service.request import Run
+from tonnage.program.trace import Attribute
 from tonnage.store.rows import Measurement, Spread, Status
 
-FAMILY, CAMPAIGN = "program", "labels"  # beside the families of sample workloads; the batch is not known
+FAMILY = "program"  # beside the families of sample workloads; the batch is not known
 _STATUS = {"failed": Status.FAILED, "cancelled": Status.INTERRUPTED}
 
 
-def measurement_of(label: str, indicators: Indicators, run: Run | None, measured_at: datetime) -> Measurement:
+def measurement_of_run(
+    indicators: Indicators,
+    measured_at: datetime,
+    *,
+    campaign: str,
+    structure: Mapping[str, Attribute],
+    key: str = "",
+    state: str = "succeeded",
+) -> Measurement:
+    """`key` tells runs that can be compared; without one, the program's digest. `state` is how the run ended."""
     return Measurement(
-        key=indicators.program_digest,
-        campaign=CAMPAIGN,
+        key=key or indicators.program_digest,
+        campaign=campaign,
         family=FAMILY,
-        structure={"program": indicators.program, "label": label},
+        structure={"program": indicators.program, **structure},
         batch=0,
         input_shape=(),
         precision="",
         settings={"loader_workers": indicators.loader_workers, "gpu_count": indicators.gpu_count},
         mode="training" if indicators.backward_seconds else "inference",
-        status=_STATUS.get(run.state, Status.OK) if run else Status.OK,
+        status=_STATUS.get(state, Status.OK),
         measured_at=measured_at,
         steps=indicators.steps,
         repetitions=1,

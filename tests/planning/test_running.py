@@ -1,0 +1,155 @@
+"""Plans on an engine in memory: orders, what is submitted when, and what happens to the rest if something fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tonnage.allocate.tasks_file import read_tasks
+from tonnage.allocate.tasks_models import TasksFile
+from tonnage.engines.base import Job, JobId, NodeInventory
+from tonnage.engines.deploying import Deployments
+from tonnage.engines.fake import FakeEngine, FakeRun
+from tonnage.errors import Unreachable, UsageError
+from tonnage.planning import plan_for, problem_of
+from tonnage.planning.orders import Order, job_name, orders_of, run_name
+from tonnage.planning.running import Run
+from tonnage.planning.watching import Watch
+
+CLUSTER = """
+nodes:
+  - {name: n, count: 2, gpus: [{model: T4, count: 1}], cpu: {cores: 8}, memory: 64 GiB}
+"""
+TASKS = """
+tasks:
+  - {name: a, speeds: {T4: 1}, steps: 10, count: 4, share: false, command: [run]}
+  - {name: Last_one, speeds: {T4: 1}, steps: 10, share: false, after: [a-0], command: [run]}
+"""
+
+
+@dataclass
+class QueueEngine(FakeEngine):
+    """One that keeps a queue, and nodes that may be lost."""
+
+    queues_jobs: ClassVar[bool] = True
+    down: set[str] = field(default_factory=set)
+
+    def inventory(self) -> tuple[NodeInventory, ...]:
+        return tuple(
+            NodeInventory(name=name, gpus={"T4": 1}, cpu_cores=8, memory_bytes=1 << 36, is_up=name not in self.down)
+            for name in ("n-0", "n-1")
+        )
+
+
+def read(folder: Path, tasks: str = TASKS) -> TasksFile:
+    (folder / "tasks.yaml").write_text(tasks)
+    return read_tasks(folder / "tasks.yaml")
+
+
+def made(folder: Path, file: TasksFile) -> Watch:
+    (folder / "cluster.yaml").write_text(CLUSTER)
+    problem, _ = problem_of(file, folder / "cluster.yaml")
+    plan = plan_for(problem, seconds=0.2)
+    orders = orders_of(problem, plan, file, "run-x")
+    run = Run(orders, FakeEngine(), FakeEngine.Options(), Deployments(folder / "deployments"))
+    return Watch(problem=problem, plan=plan, file=file, name="run-x", run=run)
+
+
+def orders(watch: Watch) -> dict[str, Order]:
+    return {name: each.order for name, each in watch.run.tasks.items()}
+
+
+def test_a_job_waits_for_those_that_have_its_gpus_before(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    places = {each.task: each.gpus for each in watch.plan.assignments}
+    starts = {each.task: each.start_seconds for each in watch.plan.assignments}
+    for name, order in orders(watch).items():
+        before = [other for other in places if places[other] == places[name] and starts[other] < starts[name]]
+        latest = max(before, key=lambda other: starts[other], default=None)
+        assert latest is None or latest in order.waits_for
+    assert "a-0" in orders(watch)["Last_one"].waits_for
+
+
+def test_jobs_have_the_places_of_the_plan(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    for each in watch.plan.assignments:
+        (placement,) = orders(watch)[each.task].job.placements
+        assert (f"{placement.node}/gpu{placement.gpu_indices[0]}",) == each.gpus
+        assert (placement.gpu, placement.share) == ("T4", 1.0)
+
+
+def test_names_of_jobs_are_valid_and_differ() -> None:
+    assert job_name("run-1", "a-0") == "run-1-a-0"
+    assert job_name("run-1", "Last_one") != job_name("run-1", "last.one")
+    assert job_name("run-1", "Last_one").startswith("run-1-last-one-")
+
+
+def test_the_same_tasks_have_the_same_name(tmp_path: Path) -> None:
+    assert run_name(read(tmp_path)) == run_name(read(tmp_path))
+    assert run_name(read(tmp_path)) != run_name(read(tmp_path, TASKS.replace("10", "11")))
+
+
+def test_an_engine_without_a_queue_gets_jobs_when_their_turn_comes(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    assert len(watch.run.submit()) == 2  # one a GPU
+    assert watch.run.submit() == []
+    states = [(each.task, each.status.state) for each in watch.follow(lambda seconds: None)]
+    assert {name for name, state in states if state == "succeeded"} == {"a-0", "a-1", "a-2", "a-3", "Last_one"}
+
+
+def test_an_engine_with_a_queue_gets_all_at_once(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.engine = QueueEngine()
+    assert len(watch.run.submit()) == 5
+    last = watch.run.engine._entries[JobId(orders(watch)["Last_one"].job.name)].job
+    assert JobId("run-x-a-0") in last.after
+
+
+def test_submitting_again_runs_nothing_twice(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.engine = QueueEngine()
+    watch.run.submit()
+    again = Run(list(orders(watch).values()), watch.run.engine, FakeEngine.Options(), watch.run.deployments)
+    assert again.submit() == []
+    assert len(watch.run.engine._entries) == 5
+
+
+def test_nothing_stays_submitted_if_one_cannot_be(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+
+    class Failing(QueueEngine):
+        def submit(self, manifest: object) -> JobId:
+            if len(self._entries) == 3:
+                raise Unreachable("gone")
+            return super().submit(manifest)  # type: ignore[arg-type]
+
+    watch.run.engine = Failing()
+    with pytest.raises(Unreachable):
+        watch.run.submit()
+    assert list(watch.run.deployments.all()) == []
+    assert watch.run.engine._entries == {}
+
+
+def test_tasks_of_a_lost_node_are_planned_anew(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+
+    def behave(job: Job) -> FakeRun:
+        return FakeRun(polls=None if job.placements[0].node == "n-1" else 1)  # on a lost node nothing ever ends
+
+    engine = QueueEngine(behave=behave, down={"n-1"})
+    watch.run.engine = engine
+    said: list[str] = []
+    watch.say = said.append
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+    assert all(each.gpus == ("n-0/gpu0",) for each in watch.plan.assignments)
+    assert said[0].startswith("n-1 lost: ")
+
+
+def test_a_task_without_anything_to_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a has speeds and nothing that could be run"):
+        made(tmp_path, read(tmp_path, "tasks:\n  - {name: a, speeds: {T4: 1}, steps: 10}\n"))
