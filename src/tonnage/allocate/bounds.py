@@ -14,7 +14,7 @@ from tonnage.allocate.queue import Queue
 from tonnage.allocate.sharing import joint_speeds
 from tonnage.allocate.speeds import Floats, SpeedTable, TaskClass
 
-_MOST_IN_PROGRAM = 400  # tasks; more of them are bounded by the sums alone
+MOST_IN_PROGRAM = 400  # tasks; more of them are bounded by the sums alone
 
 
 def lower_bound(problem: Problem, objective: Objective, tasks: Sequence[Task]) -> float:
@@ -70,12 +70,12 @@ def _paired(problem: Problem, tasks: Sequence[Task], alone: Floats) -> Floats:
     paired = np.zeros((len(problem.models), len(tasks), len(tasks)))
     if problem.most_together < 2:
         return paired
-    sharing = [number for number, task in enumerate(tasks) if task.may_share]
+    sharing = [number for number, task in enumerate(tasks) if task.may_share and task.gpus == 1]
     for kind, gpu in enumerate(problem.models):
         able = [number for number in sharing if gpu in tasks[number].profiles]
         for a in able:
             for b in able:
-                if a != b and tasks[a].gpus == tasks[b].gpus:
+                if a != b:
                     both = [tasks[a].profiles[gpu], tasks[b].profiles[gpu]]
                     paired[kind, a, b] = alone[a, kind] * joint_speeds(problem, both)[0]
     return paired
@@ -87,7 +87,7 @@ def gpu_seconds(problem: Problem, task: Task, gpu: str) -> float:
     Beside others, tasks with busy parts b run at (1 - overhead) / max(1, sum of b), so that the sum of b times speed stays
     below 1 - overhead; nor are there more than `most_together`.
     """
-    if not task.may_share or problem.most_together < 2:
+    if not task.may_share or task.gpus > 1 or problem.most_together < 2:
         return task.seconds_on(gpu)
     profile = task.profiles[gpu]
     part = max(profile.busy, profile.bandwidth, 1.0 / problem.most_together) / (1.0 - problem.overhead)
@@ -100,7 +100,7 @@ def least_gpu_seconds(problem: Problem, task: Task) -> float:
 
 def _makespan(problem: Problem, tasks: list[Task]) -> float:
     longest = _longest(tasks)
-    if len(tasks) > _MOST_IN_PROGRAM or problem.most_together > 2:
+    if len(tasks) > MOST_IN_PROGRAM or problem.most_together > 2:
         return max(longest, _area_seconds(problem, tasks))
     return max(longest, 1.0 / makespan_program(problem, tasks).value)
 

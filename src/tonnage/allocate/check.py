@@ -139,7 +139,7 @@ def _fit(problem: Problem, device: Device, present: list[Task]) -> Iterator[str]
     names = ", ".join(task.name for task in present)
     if len(present) > problem.most_together:
         yield f"{device.place}: {len(present)} tasks at a time ({names})"
-    if alone := [task.name for task in present if not task.may_share]:
+    if alone := [task.name for task in present if not task.may_share or task.gpus > 1]:
         yield f"{device.place}: {alone[0]} does not share ({names})"
     if not memory_holds(device, [task.profiles[device.gpu] for task in present], problem.risk):
         yield f"{device.place}: the memory does not hold {names}"

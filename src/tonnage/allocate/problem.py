@@ -50,7 +50,7 @@ class Task:
     pinned: tuple[str, ...] = ()  # the places that it must have
     nodes: tuple[str, ...] = ()  # it may run on these alone
     near: str = ""  # one of LEVELS: all its GPUs in one of those, if possible
-    may_share: bool = True
+    may_share: bool = True  # its GPU, where it has one alone: gangs do not share
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # why it cannot run on some models
 
     def seconds_on(self, gpu: str) -> float:

@@ -2,79 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from tonnage.allocate.group import Group, make_group
 from tonnage.allocate.objectives import Objective, joules, lateness
 from tonnage.allocate.plan import Assignment
 from tonnage.allocate.problem import LEVELS, Problem, Task
-from tonnage.allocate.sharing import memory_holds, pays
+from tonnage.allocate.seat import Seat
+from tonnage.allocate.sharing import memory_holds
 
-_JOINED = 8  # groups of each model that a task may join, the earliest ones
+_TRIED = 4  # GPUs of each model: those with a place free first, and as many that are empty first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A way to place one task, and what it adds to the objective. Of equal ones, the earlier end is better."""
+    """A way to place one task: its GPUs, when it starts at the earliest, and what that adds to the objective."""
 
-    group: Group
-    replaced: Group | None  # that it joins
-    score: tuple[float, ...]
+    devices: tuple[int, ...]
+    ready: float
+    score: tuple[float, float]  # of equal ones, the earlier end is better
 
 
 class Timetable:
-    def __init__(self, problem: Problem, objective: Objective) -> None:
-        self.problem, self.objective = problem, objective
-        self.free_at = [0.0] * len(problem.devices)
+    def __init__(self, problem: Problem, objective: Objective, preferred: Mapping[str, str]) -> None:
+        """`preferred` are models of GPUs that some tasks shall have, whatever else they could."""
+        self.problem, self.objective, self.preferred = problem, objective, preferred
+        self.seats = [Seat(problem, device) for device in problem.devices]
+        self.starts: dict[str, tuple[float, tuple[int, ...]]] = {}
         self.ends: dict[str, float] = {}
         self._by_model = {
             gpu: [number for number, device in enumerate(problem.devices) if device.gpu == gpu]
             for gpu in problem.models
         }
-        self._groups: dict[int, Group] = {}  # by an identity of their own
-        self._group_of_device: list[int] = [-1] * len(problem.devices)
-        self._made = 0
-        self._awaited = {name for task in problem.tasks for name in task.after}
 
-    def place(self, task: Task) -> bool:
-        """Put it where it does best; whether there was such a place."""
-        ready = max([task.release_seconds, *(self.ends[name] for name in task.after)])
+    def place(self, task: Task) -> None:
+        """Put it where it does best."""
+        waits = [self._end_of(name) for name in task.after]
+        ready = max([task.release_seconds, *waits])
         best = min(self._options(task, ready), key=lambda option: option.score, default=None)
-        if best is None:
-            return False
-        self._take(best)
-        return True
-
-    def groups(self) -> Iterator[Group]:
-        yield from self._groups.values()
+        if best is not None:
+            self._take(task, best)
 
     def assignments(self) -> list[Assignment]:
-        made = []
-        for group in self.groups():
-            for task, end in zip(group.members, group.end_seconds, strict=True):
-                made.append(
-                    Assignment(
-                        task=task.name,
-                        gpus=tuple(self.problem.devices[number].place for number in group.devices),
-                        start_seconds=group.start_seconds,
-                        end_seconds=end,
-                        beside=tuple(other.name for other in group.members if other is not task),
-                    )
-                )
-        return made
+        for seat in self.seats:
+            seat.drain(self._ended)
+        beside = self._beside()
+        return [
+            Assignment(
+                task=name,
+                gpus=tuple(self.problem.devices[number].place for number in devices),
+                start_seconds=start,
+                end_seconds=self.ends[name],
+                beside=tuple(beside[name]),
+            )
+            for name, (start, devices) in self.starts.items()
+        ]
+
+    def _beside(self) -> dict[str, list[str]]:
+        """Of each task, those that have its GPU at the same time."""
+        there: dict[int, list[str]] = {}
+        found: dict[str, list[str]] = {name: [] for name in self.starts}
+        for name, (_, devices) in self.starts.items():
+            there.setdefault(devices[0], []).append(name)
+        for names in there.values():
+            for one, other in combinations(names, 2):
+                if self.starts[one][0] < self.ends[other] and self.starts[other][0] < self.ends[one]:
+                    found[one].append(other)
+                    found[other].append(one)
+        return found
+
+    def _ended(self, task: Task, end_seconds: float) -> None:
+        self.ends[task.name] = end_seconds
+
+    def _end_of(self, name: str) -> float:
+        """Of a task that others wait for: nobody joins it, so that its end is known."""
+        if name not in self.ends:
+            _, devices = self.starts[name]
+            return next(end for task, end in self.seats[devices[0]].ends() if task.name == name)
+        return self.ends[name]
 
     # -- options ------------------------------------------------------------------------------------------------------
 
     def _options(self, task: Task, ready: float) -> Iterator[Option]:
-        for gpu in task.profiles:
+        for gpu in self._models(task):
             allowed = self._allowed(task, gpu)
             if len(allowed) < task.gpus:
                 continue
-            devices, start = self._earliest(task, allowed, ready)
-            yield self._option(make_group(self.problem, (task,), gpu, devices, start), None)
-            if task.may_share:
-                yield from self._joining(task, gpu, allowed, ready)
+            if task.gpus > 1:
+                yield self._gang(task, gpu, allowed, ready)
+            else:
+                yield from (self._alone(task, number, ready) for number in self._promising(allowed))
+
+    def _models(self, task: Task) -> Iterable[str]:
+        wish = self.preferred.get(task.name)
+        return [wish] if wish else task.profiles
 
     def _allowed(self, task: Task, gpu: str) -> list[int]:
         devices = self.problem.devices
@@ -86,19 +108,38 @@ class Timetable:
         profile = [task.profiles[gpu]]
         return [number for number in numbers if memory_holds(devices[number], profile, self.problem.risk)]
 
-    def _earliest(self, task: Task, allowed: list[int], ready: float) -> tuple[tuple[int, ...], float]:
-        """The GPUs that are free first; of those free by then, the ones that were busy longest, and near each other."""
-        by_time = sorted(allowed, key=lambda number: self.free_at[number])
-        start = max(ready, self.free_at[by_time[task.gpus - 1]])
-        free = [number for number in by_time if self.free_at[number] <= start]
-        if task.gpus == 1:
-            return (free[-1],), start
-        return self._near(task, free), start
+    def _promising(self, allowed: list[int]) -> list[int]:
+        if len(allowed) <= 2 * _TRIED:
+            return allowed
+        by_place = sorted(allowed, key=lambda number: (len(self.seats[number].active), self.seats[number].now))
+        by_end = sorted(allowed, key=lambda number: self.seats[number].empty_at)
+        return list(dict.fromkeys([*by_end[:_TRIED], *by_place[:_TRIED]]))
+
+    def _alone(self, task: Task, number: int, ready: float) -> Option:
+        before, after = self.seats[number], self.seats[number].copy()
+        ended: list[tuple[Task, float]] = []
+        after.add(task, ready, lambda member, end: ended.append((member, end)))
+        ends = [*ended, *after.ends()]
+        device = before.device
+        score = self._score(
+            task, device.gpu, ends, before.ends(), before.empty_at, after.empty_at, device.price_usd_hour
+        )
+        return Option(devices=(number,), ready=ready, score=(score, after.empty_at))
+
+    def _gang(self, task: Task, gpu: str, allowed: list[int], ready: float) -> Option:
+        """GPUs that are empty first; of those empty by then, the ones that were busy longest, and near each other."""
+        by_time = sorted(allowed, key=lambda number: self.seats[number].empty_at)
+        start = max(ready, self.seats[by_time[task.gpus - 1]].empty_at)
+        devices = self._near(task, [number for number in by_time if self.seats[number].empty_at <= start])
+        end = start + task.seconds_on(gpu)
+        price = sum(self.problem.devices[number].price_usd_hour for number in devices)
+        return Option(
+            devices=devices, ready=start, score=(self._score(task, gpu, [(task, end)], [], start, end, price), end)
+        )
 
     def _near(self, task: Task, free: list[int]) -> tuple[int, ...]:
         """In the smallest part of the cluster that has room for all, and in the fullest one of those."""
-        wanted = LEVELS.index(task.near) if task.near else 0
-        for level in LEVELS[wanted:] if task.near else LEVELS:
+        for level in LEVELS[LEVELS.index(task.near) :] if task.near else LEVELS:
             parts: dict[str, list[int]] = {}
             for number in free:
                 parts.setdefault(getattr(self.problem.devices[number], level), []).append(number)
@@ -107,78 +148,46 @@ class Timetable:
                 return tuple(sorted(min(fitting, key=len)[-task.gpus :]))
         return tuple(sorted(free[-task.gpus :]))
 
-    def _joining(self, task: Task, gpu: str, allowed: list[int], ready: float) -> Iterator[Option]:
-        found: dict[int, Group] = {}
-        for number in allowed:
-            identity = self._group_of_device[number]
-            if identity >= 0 and self._groups[identity].start_seconds >= ready:
-                found[identity] = self._groups[identity]
-        open_groups = [
-            group for each, group in found.items() if self._is_last(each, group) and self._may_join(task, group)
-        ]
-        for group in sorted(open_groups, key=lambda group: group.start_seconds)[:_JOINED]:
-            members = (*group.members, task)
-            yield self._option(make_group(self.problem, members, gpu, group.devices, group.start_seconds), group)
-
-    def _is_last(self, identity: int, group: Group) -> bool:
-        """On all of its GPUs: nothing follows that it would delay."""
-        return all(self._group_of_device[number] == identity for number in group.devices)
-
-    def _may_join(self, task: Task, group: Group) -> bool:
-        members = (*group.members, task)
-        if len(members) > self.problem.most_together or len(group.devices) != task.gpus:
-            return False
-        if not all(member.may_share for member in group.members):
-            return False
-        if task.pinned and {self.problem.devices[number].place for number in group.devices} != set(task.pinned):
-            return False
-        # Whoever waits for a member knows when it ends.
-        if any(member.name in self._awaited for member in group.members):
-            return False
-        profiles = [member.profiles[group.gpu] for member in members]
-        device = self.problem.devices[group.devices[0]]
-        return pays(self.problem, profiles) and memory_holds(device, profiles, self.problem.risk)
-
-    def _option(self, group: Group, replaced: Group | None) -> Option:
-        return Option(group=group, replaced=replaced, score=(self._score(group, replaced), group.last_end_seconds))
-
-    def _score(self, group: Group, replaced: Group | None) -> float:
-        """What the group adds, beyond what the one that it replaces had added."""
-        before = self._worth(replaced) if replaced is not None else 0.0
-        return self._worth(group) - (before if self.objective not in _WORST else 0.0)
-
-    def _worth(self, group: Group) -> float:
-        pairs = list(zip(group.members, group.end_seconds, strict=True))
+    def _score(
+        self,
+        task: Task,
+        gpu: str,
+        ends: list[tuple[Task, float]],
+        ends_before: list[tuple[Task, float]],
+        empty_before: float,
+        empty_after: float,
+        price_usd_hour: float,
+    ) -> float:
+        """What the task adds to the objective, others that it slows down included."""
         match self.objective:
             case Objective.MAKESPAN:
-                return group.last_end_seconds
+                return empty_after
             case Objective.FAIRNESS:
-                return max((end - task.release_seconds) / task.least_seconds for task, end in pairs)
+                return max((end - each.release_seconds) / each.least_seconds for each, end in ends)
             case Objective.COMPLETION:
-                return sum(task.weight * end for task, end in pairs)
+                return _weighted(ends) - _weighted(ends_before)
             case Objective.DEADLINE:
-                return sum(lateness(task, end) for task, end in pairs)
+                return _late(ends) - _late(ends_before)
             case Objective.ENERGY:
-                return sum(joules(task, group.gpu) for task, _ in pairs)
+                return joules(task, gpu)
             case Objective.COST:
-                price = sum(self.problem.devices[number].price_usd_hour for number in group.devices)
-                return price * (group.last_end_seconds - group.start_seconds)
+                return price_usd_hour * (empty_after - empty_before)
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    def _take(self, option: Option) -> None:
-        group = option.group
-        if option.replaced is None:
-            identity = self._made
-            self._made += 1
-        else:
-            identity = self._group_of_device[group.devices[0]]
-        self._groups[identity] = group
-        for number in group.devices:
-            self.free_at[number] = group.last_end_seconds
-            self._group_of_device[number] = identity
-        for task, end in zip(group.members, group.end_seconds, strict=True):
-            self.ends[task.name] = end
+    def _take(self, task: Task, option: Option) -> None:
+        start = option.ready
+        for number in option.devices:
+            seat = self.seats[number]
+            if task.gpus > 1:
+                seat.wait_until(option.ready, self._ended)
+            start = seat.add(task, option.ready, self._ended)
+        self.starts[task.name] = start, option.devices
 
 
-_WORST = (Objective.MAKESPAN, Objective.FAIRNESS)  # the worst counts, not the sum
+def _weighted(ends: list[tuple[Task, float]]) -> float:
+    return sum(task.weight * end for task, end in ends)
+
+
+def _late(ends: list[tuple[Task, float]]) -> float:
+    return sum(lateness(task, end) for task, end in ends)

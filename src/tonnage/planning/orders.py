@@ -64,7 +64,8 @@ def _before(problem: Problem, plan: Plan) -> dict[str, tuple[str, ...]]:
         for place in each.gpus:
             earlier = [other for other in by_place[place] if other.end_seconds <= each.start_seconds + 1e-6]
             last = max((other.start_seconds for other in earlier), default=0.0)
-            waits |= dict.fromkeys(other.task for other in earlier if other.start_seconds >= last - 1e-6)
+            # Those before the last ones have ended when these begin.
+            waits |= dict.fromkeys(other.task for other in earlier if other.end_seconds > last + 1e-6)
         found[each.task] = tuple(waits)
     return found
 
