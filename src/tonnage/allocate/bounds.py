@@ -84,13 +84,13 @@ def _paired(problem: Problem, tasks: Sequence[Task], alone: Floats) -> Floats:
 def gpu_seconds(problem: Problem, task: Task, gpu: str) -> float:
     """Of a GPU's time that the task takes at least, even if it shares it with the best of partners.
 
-    Beside others, tasks with busy parts b run at (1 - overhead) / max(1, sum of b), so that the sum of b times speed stays
-    below 1 - overhead; nor are there more than `most_together`.
+    Of tasks that keep it busy for parts b of their time, the sum of b times speed is at most one; nor are there more of
+    them than `most_together`, each at most as fast as alone.
     """
     if not task.may_share or task.gpus > 1 or problem.most_together < 2:
         return task.seconds_on(gpu)
     profile = task.profiles[gpu]
-    part = max(profile.busy, profile.bandwidth, 1.0 / problem.most_together) / (1.0 - problem.overhead)
+    part = max(profile.busy, profile.bandwidth, 1.0 / problem.most_together)
     return task.seconds_on(gpu) * min(1.0, part)
 
 

@@ -71,7 +71,7 @@ class Problem:
     tasks: tuple[Task, ...]
     risk: float = 0.01  # probability that the tasks on one GPU need more than its memory
     most_together: int = 2  # tasks on one GPU at a time
-    overhead: float = 0.05  # what sharing costs each task, as a part of its speed
+    overhead: float = 0.08  # of a GPU's time, lost in changing between tasks that want more than there is
 
     @property
     def models(self) -> tuple[str, ...]:
