@@ -185,7 +185,7 @@ class _Valuable(_Program):
         rows, first, size = _Rows(), self.columns[0], self.queue.size
         numbers = self.begin(rows)
         count = sum(len(each) for each in numbers)
-        worth = _worth(first, self.value)
+        worth = first.worth(self.value)
         if self.promises is None:
             return _solve(-worth, rows, self.limits())
         for period, columns in enumerate(self.columns):
@@ -209,17 +209,7 @@ class _Even(_Program):
         (numbers,) = self.begin(rows)
         rows.add_speeds(self.speed_row, columns, numbers, -self.weight)
         rows.add(self.speed_row + np.arange(size), np.full(size, columns.size), np.ones(size))  # the least speed
-        return _solve(
-            np.append(-_worth(columns, self.rest), -1.0), rows, np.concatenate([self.limits(), np.zeros(size)])
-        )
-
-
-def _worth(columns: Columns, value: Floats) -> Floats:
-    """Of a column, by what a step of each task is worth."""
-    worth = columns.first_speeds * value[columns.firsts]
-    second = columns.seconds >= 0
-    worth[second] += columns.second_speeds[second] * value[columns.seconds[second]]
-    return worth
+        return _solve(np.append(-columns.worth(self.rest), -1.0), rows, np.concatenate([self.limits(), np.zeros(size)]))
 
 
 def _with_pairs(program: _Program) -> _Answer:
