@@ -16,6 +16,7 @@ from tonnage.errors import MissingDependency, TonnageError
 _MOST_ROUNDS = 12  # of adding pairs
 _LATE = 1e3  # what it costs to leave a task undone, in the most that one column can bring
 _WIDEST = 1e5  # weighted speeds further apart count as so far: solvers need numbers of like size
+_SOON = 1e4  # who needs less of a period than one over this counts as needing so much
 _REST = 0.01  # of the least speed may be given up for the mean of all
 
 
@@ -173,7 +174,7 @@ class _Valuable(_Program):
         """Of each task's work that one step a second does in this period."""
         assert self.promises is not None
         counts = (period <= self.promises.last_periods) * self.promises.period_seconds[period]
-        return np.asarray(counts / self.queue.left_steps)
+        return np.asarray(np.minimum(counts / self.queue.left_steps, _SOON / self.queue.best_speeds))
 
     def gain(self, answer: _Answer, period: int) -> Floats:
         worth = self.value if period == 0 else np.zeros(self.queue.size)

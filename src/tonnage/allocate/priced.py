@@ -27,6 +27,8 @@ def most_valuable_whole(queue: Queue, value: Floats) -> Shares:
     if queue.table.paired.any():
         plan.join()
         plan.place()
+    plan.move()
+    plan.place()
     columns = plan.columns()
     return Shares(
         columns=columns,
@@ -88,6 +90,20 @@ class _Plan:
                     break
         self.free = np.array(free, dtype=np.int64)
 
+    def move(self) -> None:
+        """GPUs that are left go to tasks that gain by moving there; theirs become free in turn."""
+        for _ in range(int(self.queue.capacity.sum())):
+            tasks = np.flatnonzero((self.types >= 0) & (self.partners < 0))
+            room = self.gpus[tasks, None] <= self.free
+            gains = np.where(room, self.worth[tasks] - self.worth[tasks, self.types[tasks]][:, None], 0.0)
+            if not len(tasks) or gains.max() <= 0.0:
+                return
+            number, kind = np.unravel_index(gains.argmax(), gains.shape)
+            task = tasks[number]
+            self.free[self.types[task]] += self.gpus[task]
+            self.free[kind] -= self.gpus[task]
+            self.types[task] = kind
+
     def join(self) -> None:
         """Tasks go to others that run alone, where both together are worth more."""
         for kind in range(len(self.free)):
@@ -118,7 +134,7 @@ class _Plan:
         return np.concatenate([waiting, tasks[self.types[tasks] >= 0]])
 
     def _gains(self, guests: Ints, hosts: Ints, kind: int) -> Floats:
-        """Guest, host: what the two are worth together, less what they are worth now; GPUs that become free at their price."""
+        """Guest, host: what the two are worth together, less what they are now; GPUs that become free count."""
         paired, classes = self.queue.table.paired[kind], self.queue.classes
         own = paired[np.ix_(classes[guests], classes[hosts])]
         others = paired[np.ix_(classes[hosts], classes[guests])].T

@@ -9,6 +9,8 @@ import numpy as np
 from tonnage.allocate.speeds import Bools, Floats, Ints, SpeedTable
 
 _LEAST_PROFIT = 1e-9
+_YOUNG_SECONDS = 600.0  # slowdowns of tasks that have only arrived say nothing
+_SLOWEST = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,6 +21,8 @@ class Queue:
     left_steps: Floats  # as far as is known
     made_steps: Floats
     weights: Floats  # how much each counts
+    age_seconds: Floats  # since each arrived
+    crowding: float  # the part of the GPUs wanted, by these and by others, that is not there
     places: Ints  # the type of GPU that each runs on; -1: it waits
     efficiency: Floats  # task, type: what is left of a period after moving there
 
@@ -43,6 +47,12 @@ class Queue:
     def least_seconds(self) -> Floats:
         """Until each would end if it had the GPUs that suit it to itself."""
         return np.asarray(self.left_steps / self.best_speeds)
+
+    @property
+    def slowdowns(self) -> Floats:
+        """How much longer each has taken so far than on the GPUs that suit it."""
+        needed = self.made_steps / self.best_speeds
+        return np.asarray(np.clip((self.age_seconds + _YOUNG_SECONDS) / (needed + _YOUNG_SECONDS), 1.0, _SLOWEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -104,7 +104,7 @@ class Simulator:
 
     def _decide(self) -> None:
         active, queue = self._active, self._queue(self._active)
-        decision = self.policy.decide(queue, self.now - self.last_arrival)
+        decision = self.policy.decide(queue, self.now, self.last_arrival)
         slices = cut(decision.shares, self.capacity, len(active), decision.least_part(self.restart_seconds))
         end = self.now
         self._slices.clear()
@@ -116,6 +116,8 @@ class Simulator:
         self._next_decision = self.now + max(decision.least_seconds, _LEAST_RESTARTS * self.restart_seconds)
         self._begin_slice()
         self._choose_spares(queue)
+        if not decision.sliced:
+            self._fill()
 
     def _begin_slice(self) -> None:
         _, active, columns = self._slices[0]
@@ -162,6 +164,8 @@ class Simulator:
             left_steps=self.belief(which, machines.made[which]),
             made_steps=machines.made[which],
             weights=self.jobs.weights[which],
+            age_seconds=self.now - self.jobs.arrival_seconds[which],
+            crowding=self._demand.crowding,
             places=machines.place[which],
             efficiency=np.where(kept, 1.0, moved),
         )
@@ -199,6 +203,11 @@ class _Demand:
         self.contention = np.zeros(len(gpus))
         self._at_arrival = np.zeros(len(gpus))
         self._wanted = self._gpu_seconds = 0.0
+
+    @property
+    def crowding(self) -> float:
+        """The part of what is wanted that is not there."""
+        return max(0.0, 1.0 - self.total / max(self._wanted, 1.0))
 
     def begin(self, jobs: Ints) -> None:
         self._at_arrival[jobs] = self._gpu_seconds

@@ -1,7 +1,7 @@
 """From a document of throughputs to a `SpeedTable`; complaints name file, line and field.
 
-`{"v100": {"('ResNet-18', 1)": {"null": 4.8, "('LM', 1)": [2.5, 3.1]}}}`: by type of GPU and by class (name and GPUs), the steps
-a second alone, and beside another class its own and the other's.
+`{"v100": {"('ResNet-18', 1)": {"null": 4.8, "('LM', 1)": [2.5, 3.1]}}}`: by type of GPU and by class (name and
+GPUs), the steps a second alone, and beside another class its own and the other's.
 """
 
 from __future__ import annotations
