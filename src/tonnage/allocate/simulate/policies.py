@@ -23,7 +23,7 @@ _LEAST_SECONDS = 10.0  # who needs less counts as needing so much: solvers need 
 _DAY_SECONDS = 86400.0
 _RESTARTS = 10.0  # a slice lasts at least so many restarts
 _NEW_SECONDS = 600.0  # of service, which all count as having had
-_PATIENCE = 0.3  # the power of slowdown that counts
+_PATIENCE = 0.3  # the power of the slowdown that counts in a crowd
 
 
 def longest_exact_queue(jobs: int) -> int:
@@ -68,8 +68,15 @@ class Completion:
     shortest time in which it could be finished, counted from the last arrival.
     """
 
-    def __init__(self, *, tail: float = np.inf, period_seconds: float = 1800.0, long: int = _LONG) -> None:
-        self.tail, self.period_seconds, self.long = tail, period_seconds, long
+    def __init__(
+        self,
+        *,
+        tail: float = np.inf,
+        patience: float = _PATIENCE,
+        period_seconds: float = 1800.0,
+        long: int = _LONG,
+    ) -> None:
+        self.tail, self.patience, self.period_seconds, self.long = tail, patience, period_seconds, long
         self._due_seconds = np.inf
         self._seen_seconds = -np.inf  # the last arrival when that was set
 
@@ -77,7 +84,7 @@ class Completion:
         """One over the steps that are left where many wait, one over the best speed where none does; more for those who
         were slowed."""
         seconds = np.maximum(queue.least_seconds, _LEAST_SECONDS)
-        patience = max(_PATIENCE, 1.0 - 3.0 * queue.crowding)
+        patience = max(self.patience, 1.0 - 3.0 * queue.crowding)
         return np.asarray(queue.weights / queue.best_speeds / seconds**queue.crowding * queue.slowdowns**patience)
 
     def decide(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Decision:
@@ -106,7 +113,8 @@ class Makespan:
         self.long = long
 
     def value(self, queue: Queue) -> Floats:
-        return queue.weights / queue.best_speeds
+        """Long tasks, and those on many GPUs, are the hardest to fit in later."""
+        return np.asarray(queue.gpus * queue.least_seconds / queue.best_speeds)
 
     def decide(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Decision:  # noqa: ARG002
         if queue.size > self.long:

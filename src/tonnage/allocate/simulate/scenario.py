@@ -31,6 +31,10 @@ class Scenario:
     tail: float = inf
     packing: bool = True
 
+    @property
+    def is_blind(self) -> bool:
+        return "blind" in (self.policy, self.durations)
+
     def __post_init__(self) -> None:
         _require_one_of("policy", self.policy, POLICIES)
         _require_one_of("durations", self.durations, DURATIONS)
@@ -90,11 +94,15 @@ def _policy(scenario: Scenario, jobs: Jobs) -> Policy:
         return Makespan(long=long)
     if scenario.policy == "fairness":
         return Fairness(long=long)
-    return Fifo() if scenario.policy == "fifo" else Completion(tail=scenario.tail, long=long)
+    if scenario.policy == "fifo":
+        return Fifo()
+    if scenario.is_blind:
+        return Completion(tail=scenario.tail, long=long, patience=0.0)  # service attained orders them already
+    return Completion(tail=scenario.tail, long=long)
 
 
 def _belief(scenario: Scenario, jobs: Jobs, table: SpeedTable) -> Belief:
-    if scenario.policy == "blind" or scenario.durations == "blind":
+    if scenario.is_blind:
         return blind(jobs, table)
     if scenario.durations == "predicted":
         return predicted(jobs, table, scenario.error, scenario.seed)

@@ -116,8 +116,7 @@ class Simulator:
         self._next_decision = self.now + max(decision.least_seconds, _LEAST_RESTARTS * self.restart_seconds)
         self._begin_slice()
         self._choose_spares(queue)
-        if not decision.sliced:
-            self._fill()
+        self._fill()
 
     def _begin_slice(self) -> None:
         _, active, columns = self._slices[0]
@@ -182,6 +181,8 @@ class Simulator:
             self._slices.popleft()
             if self._slices:
                 self._begin_slice()
+                self._spares = self._active
+                self._fill()
         return bool(len(ended)) and self._replan
 
     def _pass(self, seconds: float) -> Ints:
