@@ -41,6 +41,11 @@ class SpeedTable:
         """Of each class, on the type that suits it."""
         return np.asarray(self.alone.max(axis=1))
 
+    def equal_gpus(self, capacity: Ints) -> Floats:
+        """Of each class: so many GPUs of the type that suits it make as much as all that are there."""
+        best = np.where(self.best > 0, self.best, 1.0)
+        return np.asarray(np.maximum((self.alone / best[:, None]) @ capacity, 1.0))
+
     def for_types(self, names: tuple[str, ...]) -> SpeedTable:
         rows = [self.types.index(name) for name in names]
         return replace(self, types=names, alone=self.alone[:, rows], paired=self.paired[rows])

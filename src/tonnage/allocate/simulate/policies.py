@@ -20,10 +20,12 @@ _LONG = 400  # tasks; what is longer is not for linear programs
 _MANY_JOBS = 2000  # in a trace: a linear program at each event would take too long
 _LONG_SECONDS = 300.0  # between decisions on long queues
 _LEAST_SECONDS = 10.0  # who needs less counts as needing so much: solvers need numbers of like size
+_REVISED = 0.02  # of a plan for all that is left must be played before it is made anew
 _DAY_SECONDS = 86400.0
 _RESTARTS = 10.0  # a slice lasts at least so many restarts
 _NEW_SECONDS = 600.0  # of service, which all count as having had
-_PATIENCE = 0.3  # the power of the slowdown that counts in a crowd
+_SHARPNESS = 0.8  # how far short tasks come first in the greatest crowd: wholly at one
+_PATIENCE = 0.3  # the power of the slowdown that counts
 
 
 def longest_exact_queue(jobs: int) -> int:
@@ -38,7 +40,6 @@ class Decision:
     shares: Shares
     seconds: float
     sliced: bool = False
-    replan: bool = True  # when a task ends, rather than play on
     least_seconds: float = 0.0  # until the next decision
 
     def least_part(self, restart_seconds: float) -> float:
@@ -63,8 +64,8 @@ def _decide_whole(queue: Queue, value: Floats, seconds: float) -> Decision:
 class Completion:
     """Least mean completion time: highest density first, as a linear program over types and pairs.
 
-    The more GPUs are wanted beyond those that there are, the more short tasks come first; where there is room for all, each
-    second of a GPU counts alike, whoever gets it. All that is there must remain possible to finish within `tail` times the
+    The more GPUs are wanted beyond those that there are, the more short tasks come first; where all can have the GPUs that
+    suit them, each second of a GPU counts alike, whoever gets it. All that is there must remain possible to finish within `tail` times the
     shortest time in which it could be finished, counted from the last arrival.
     """
 
@@ -81,11 +82,10 @@ class Completion:
         self._seen_seconds = -np.inf  # the last arrival when that was set
 
     def value(self, queue: Queue) -> Floats:
-        """One over the steps that are left where many wait, one over the best speed where none does; more for those who
-        were slowed."""
-        seconds = np.maximum(queue.least_seconds, _LEAST_SECONDS)
-        patience = max(self.patience, 1.0 - 3.0 * queue.crowding)
-        return np.asarray(queue.weights / queue.best_speeds / seconds**queue.crowding * queue.slowdowns**patience)
+        """About one over the steps that are left in a crowd, one over the best speed without; more for those who were
+        slowed."""
+        short = np.maximum(queue.least_seconds, _LEAST_SECONDS) ** (_SHARPNESS * queue.crowding)
+        return np.asarray(queue.weights / queue.best_speeds / short * queue.slowdowns**self.patience)
 
     def decide(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Decision:
         if queue.size > self.long:
@@ -121,7 +121,8 @@ class Makespan:
             urgency = queue.least_seconds / queue.least_seconds.max()
             return _decide_whole(queue, queue.gpus / queue.best_speeds * (1.0 + urgency), _LONG_SECONDS)
         shares = most_even(queue, 1.0 / queue.left_steps)
-        return Decision(shares=shares, seconds=1.0 / shares.value, sliced=True, replan=False)
+        seconds = 1.0 / shares.value
+        return Decision(shares=shares, seconds=seconds, sliced=True, least_seconds=_REVISED * seconds)
 
 
 class Fairness:

@@ -59,8 +59,7 @@ class Simulator:
         self._slices: deque[tuple[float, Ints, Columns]] = deque()
         self._pending = False  # something happened since the last decision
         self._next_decision = 0.0
-        self._replan = True
-        self._demand = _Demand(self.machines.gpus, capacity)
+        self._demand = _Demand(jobs, table, capacity)
 
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Outcome:
         changed = False
@@ -112,7 +111,7 @@ class Simulator:
             end += piece.part * decision.seconds
             self._slices.append((end, active, decision.shares.columns.chosen(piece.columns)))
         self.decisions += 1
-        self._replan, self._pending = decision.replan, False
+        self._pending = False
         self._next_decision = self.now + max(decision.least_seconds, _LEAST_RESTARTS * self.restart_seconds)
         self._begin_slice()
         self._choose_spares(queue)
@@ -172,7 +171,7 @@ class Simulator:
     # -- time passes ------------------------------------------------------------------------------------------------------
 
     def _play(self) -> bool:
-        """To the next event; whether that is a reason to plan anew."""
+        """To the next event; whether a job ended."""
         arrival = self.jobs.arrival_seconds[self._arrived] if self._arrived < self.jobs.size else np.inf
         end = self._slices[0][0]
         until = min(end, arrival, self._next_decision if self._pending else np.inf)
@@ -183,7 +182,7 @@ class Simulator:
                 self._begin_slice()
                 self._spares = self._active
                 self._fill()
-        return bool(len(ended)) and self._replan
+        return bool(len(ended))
 
     def _pass(self, seconds: float) -> Ints:
         ended = self.machines.advance(seconds)
@@ -199,25 +198,28 @@ class Simulator:
 class _Demand:
     """How many GPUs were wanted while a job was there, beside those that there are."""
 
-    def __init__(self, gpus: Ints, capacity: Ints) -> None:
-        self.gpus, self.total = gpus, float(capacity.sum())
-        self.contention = np.zeros(len(gpus))
-        self._at_arrival = np.zeros(len(gpus))
-        self._wanted = self._gpu_seconds = 0.0
+    def __init__(self, jobs: Jobs, table: SpeedTable, capacity: Ints) -> None:
+        self.gpus, self.total = table.gpus[jobs.classes], float(capacity.sum())
+        self.parts = (table.gpus / table.equal_gpus(capacity))[jobs.classes]
+        self.contention = np.zeros(jobs.size)
+        self._at_arrival = np.zeros(jobs.size)
+        self._wanted = self._gpu_seconds = self._parts = 0.0
 
     @property
     def crowding(self) -> float:
-        """The part of what is wanted that is not there."""
-        return max(0.0, 1.0 - self.total / max(self._wanted, 1.0))
+        """The part of what is wanted that is not there, if every job wants the GPUs that suit it."""
+        return max(0.0, 1.0 - 1.0 / max(self._parts, 1.0))
 
     def begin(self, jobs: Ints) -> None:
         self._at_arrival[jobs] = self._gpu_seconds
         self._wanted += self.gpus[jobs].sum()
+        self._parts += self.parts[jobs].sum()
 
     def advance(self, seconds: float) -> None:
         self._gpu_seconds += self._wanted * seconds
 
     def end(self, jobs: Ints, life_seconds: Floats) -> None:
         self._wanted -= self.gpus[jobs].sum()
+        self._parts -= self.parts[jobs].sum()
         wanted = (self._gpu_seconds - self._at_arrival[jobs]) / np.maximum(life_seconds, _SAME_SECONDS)
         self.contention[jobs] = wanted / self.total

@@ -103,5 +103,6 @@ class _Reader:
         """Of a field: its names are looked for one after the other."""
         place = 0
         for name in path:
-            place = max(place, self.text.find(json.dumps(name), place))
+            found = self.text.find(json.dumps(name), place)
+            place = max(place, found + len(name))
         return self.text.count("\n", 0, place) + 1
