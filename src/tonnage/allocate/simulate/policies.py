@@ -20,7 +20,8 @@ _LONG = 400  # tasks; what is longer is not for linear programs
 _MANY_JOBS = 2000  # in a trace: a linear program at each event would take too long
 _LONG_SECONDS = 300.0  # between decisions on long queues
 _LEAST_SECONDS = 10.0  # who needs less counts as needing so much: solvers need numbers of like size
-_REVISED = 0.02  # of a plan for all that is left must be played before it is made anew
+_REVISED = 0.05  # of a plan for all that is left must be played before it is made anew
+_REVISED_SECONDS = 60.0
 _DAY_SECONDS = 86400.0
 _RESTARTS = 10.0  # a slice lasts at least so many restarts
 _NEW_SECONDS = 600.0  # of service, which all count as having had
@@ -65,8 +66,8 @@ class Completion:
     """Least mean completion time: highest density first, as a linear program over types and pairs.
 
     The more GPUs are wanted beyond those that there are, the more short tasks come first; where all can have the GPUs that
-    suit them, each second of a GPU counts alike, whoever gets it. All that is there must remain possible to finish within `tail` times the
-    shortest time in which it could be finished, counted from the last arrival.
+    suit them, each second of a GPU counts alike, whoever gets it. All that is there must remain possible to finish within
+    `tail` times the shortest time in which it could be finished, counted from the last arrival.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class Makespan:
             return _decide_whole(queue, queue.gpus / queue.best_speeds * (1.0 + urgency), _LONG_SECONDS)
         shares = most_even(queue, 1.0 / queue.left_steps)
         seconds = 1.0 / shares.value
-        return Decision(shares=shares, seconds=seconds, sliced=True, least_seconds=_REVISED * seconds)
+        return Decision(
+            shares=shares, seconds=seconds, sliced=True, least_seconds=max(_REVISED * seconds, _REVISED_SECONDS)
+        )
 
 
 class Fairness:
