@@ -6,6 +6,7 @@ Pairs are far too many to list. Only those that would pay at the prices of the l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -224,13 +225,19 @@ def _with_pairs(program: _Program) -> _Answer:
     return answer
 
 
-def _solve(costs: Floats, rows: _Rows, limits: Floats) -> _Answer:
-    """The least cost with matrix x <= limits and x >= 0."""
+def load_solver() -> tuple[Any, Any]:
+    """SciPy's solver and matrices; loading them takes longer than most programs."""
     try:
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix
     except ModuleNotFoundError:
         raise MissingDependency("allocation needs the package scipy", "pip install 'tonnage[allocate]'") from None
+    return linprog, csr_matrix
+
+
+def _solve(costs: Floats, rows: _Rows, limits: Floats) -> _Answer:
+    """The least cost with matrix x <= limits and x >= 0."""
+    linprog, csr_matrix = load_solver()
     where = (np.concatenate(rows.rows), np.concatenate(rows.columns))
     matrix = csr_matrix((np.concatenate(rows.entries), where), shape=(len(limits), len(costs)))
     answer = linprog(costs, A_ub=matrix, b_ub=limits, method="highs")

@@ -8,6 +8,7 @@ from math import inf
 
 import numpy as np
 
+from tonnage.allocate.linear import load_solver
 from tonnage.allocate.simulate.jobs import Belief, Jobs, blind, known, predicted
 from tonnage.allocate.simulate.policies import Completion, Fairness, Fifo, Makespan, Policy, longest_exact_queue
 from tonnage.allocate.simulate.simulator import Simulator
@@ -56,6 +57,7 @@ def simulate(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Summary:
     """Plays the jobs on so many GPUs of each type; raises `DoesNotFit` if one of them can run nowhere."""
+    load_solver()
     mine, capacity = on_gpus(table, gpus)
     mine.check_runs(jobs.classes)
     if not scenario.packing:
