@@ -61,6 +61,10 @@ def as_queue(problem: Problem, tasks: Sequence[Task]) -> Queue:
         classes=np.arange(len(tasks)),
         left_steps=np.array([task.steps for task in tasks], dtype=float),
         weights=np.array([task.weight for task in tasks]),
+        made_steps=np.zeros(len(tasks)),
+        age_seconds=np.zeros(len(tasks)),
+        crowding=0.0,
+        places=np.full(len(tasks), -1),
         efficiency=np.ones((len(tasks), len(models))),
     )
 

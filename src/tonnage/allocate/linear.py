@@ -6,6 +6,7 @@ Pairs are far too many to list. Only those that would pay at the prices of the l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tonnage.errors import MissingDependency, TonnageError
 _MOST_ROUNDS = 12  # of adding pairs
 _LATE = 1e3  # what it costs to leave a task undone, in the most that one column can bring
 _WIDEST = 1e5  # weighted speeds further apart count as so far: solvers need numbers of like size
+_SOON = 1e4  # who needs less of a period than one over this counts as needing so much
 _REST = 0.01  # of the least speed may be given up for the mean of all
 
 
@@ -173,7 +175,7 @@ class _Valuable(_Program):
         """Of each task's work that one step a second does in this period."""
         assert self.promises is not None
         counts = (period <= self.promises.last_periods) * self.promises.period_seconds[period]
-        return np.asarray(counts / self.queue.left_steps)
+        return np.asarray(np.minimum(counts / self.queue.left_steps, _SOON / self.queue.best_speeds))
 
     def gain(self, answer: Answer, period: int) -> Floats:
         worth = self.value if period == 0 else np.zeros(self.queue.size)
@@ -185,7 +187,7 @@ class _Valuable(_Program):
         rows, first, size = LinearRows(), self.columns[0], self.queue.size
         numbers = self.begin(rows)
         count = sum(len(each) for each in numbers)
-        worth = _worth(first, self.value)
+        worth = first.worth(self.value)
         if self.promises is None:
             return solve_rows(-worth, rows, self.limits())
         for period, columns in enumerate(self.columns):
@@ -210,16 +212,8 @@ class _Even(_Program):
         rows.add_speeds(self.speed_row, columns, numbers, -self.weight)
         rows.add(self.speed_row + np.arange(size), np.full(size, columns.size), np.ones(size))  # the least speed
         return solve_rows(
-            np.append(-_worth(columns, self.rest), -1.0), rows, np.concatenate([self.limits(), np.zeros(size)])
+            np.append(-columns.worth(self.rest), -1.0), rows, np.concatenate([self.limits(), np.zeros(size)])
         )
-
-
-def _worth(columns: Columns, value: Floats) -> Floats:
-    """Of a column, by what a step of each task is worth."""
-    worth = columns.first_speeds * value[columns.firsts]
-    second = columns.seconds >= 0
-    worth[second] += columns.second_speeds[second] * value[columns.seconds[second]]
-    return worth
 
 
 def _with_pairs(program: _Program) -> Answer:
@@ -233,13 +227,19 @@ def _with_pairs(program: _Program) -> Answer:
     return answer
 
 
-def solve_rows(costs: Floats, rows: LinearRows, limits: Floats) -> Answer:
-    """The least cost with matrix x <= limits and x >= 0."""
+def load_solver() -> tuple[Any, Any]:
+    """SciPy's solver and matrices; loading them takes longer than most programs."""
     try:
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix
     except ModuleNotFoundError:
         raise MissingDependency("allocation needs the package scipy", "pip install 'tonnage[allocate]'") from None
+    return linprog, csr_matrix
+
+
+def solve_rows(costs: Floats, rows: LinearRows, limits: Floats) -> Answer:
+    """The least cost with matrix x <= limits and x >= 0."""
+    linprog, csr_matrix = load_solver()
     where = (np.concatenate(rows.rows), np.concatenate(rows.columns))
     matrix = csr_matrix((np.concatenate(rows.entries), where), shape=(len(limits), len(costs)))
     answer = linprog(costs, A_ub=matrix, b_ub=limits, method="highs")

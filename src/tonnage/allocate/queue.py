@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tonnage.allocate.speeds import Floats, Ints, SpeedTable
+from tonnage.allocate.speeds import Bools, Floats, Ints, SpeedTable
 
 _LEAST_PROFIT = 1e-9
+_YOUNG_SECONDS = 600.0  # slowdowns of tasks that have only arrived say nothing
+_SLOWEST = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -17,7 +19,11 @@ class Queue:
     capacity: Ints  # GPUs of each type
     classes: Ints  # of each task
     left_steps: Floats  # as far as is known
+    made_steps: Floats
     weights: Floats  # how much each counts
+    age_seconds: Floats  # since each arrived
+    crowding: float  # the part of the GPUs wanted, by these and by others, that is not there
+    places: Ints  # the type of GPU that each runs on; -1: it waits
     efficiency: Floats  # task, type: what is left of a period after moving there
 
     @property
@@ -26,7 +32,7 @@ class Queue:
 
     @property
     def gpus(self) -> Ints:
-        return np.array([each.gpus for each in self.table.classes])[self.classes]
+        return self.table.gpus[self.classes]
 
     @property
     def speeds(self) -> Floats:
@@ -41,6 +47,12 @@ class Queue:
     def least_seconds(self) -> Floats:
         """Until each would end if it had the GPUs that suit it to itself."""
         return np.asarray(self.left_steps / self.best_speeds)
+
+    @property
+    def slowdowns(self) -> Floats:
+        """How much longer each has taken so far than on the GPUs that suit it."""
+        needed = self.made_steps / self.best_speeds
+        return np.asarray(np.clip((self.age_seconds + _YOUNG_SECONDS) / (needed + _YOUNG_SECONDS), 1.0, _SLOWEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +70,13 @@ class Columns:
     def size(self) -> int:
         return len(self.types)
 
+    def worth(self, value: Floats) -> Floats:
+        """Of each column, by what a step of each task is worth."""
+        worth = self.first_speeds * value[self.firsts]
+        second = self.seconds >= 0
+        worth[second] += self.second_speeds[second] * value[self.seconds[second]]
+        return worth
+
     def joined(self, other: Columns) -> Columns:
         return Columns(
             types=np.concatenate([self.types, other.types]),
@@ -67,6 +86,15 @@ class Columns:
             second_speeds=np.concatenate([self.second_speeds, other.second_speeds]),
             gpus=np.concatenate([self.gpus, other.gpus]),
         )
+
+    def without(self, ended: Bools) -> Columns:
+        """Who shared with a task that has ended goes on alone. Speeds stay as they were."""
+        second_ended = (self.seconds >= 0) & ended[self.seconds]
+        first_ended = ended[self.firsts]
+        firsts = np.where(first_ended, self.seconds, self.firsts)
+        seconds = np.where(first_ended | second_ended, -1, self.seconds)
+        left = np.flatnonzero(~first_ended | ((self.seconds >= 0) & ~second_ended))
+        return replace(self, firsts=firsts, seconds=seconds).chosen(left)
 
     def chosen(self, which: Ints) -> Columns:
         return Columns(

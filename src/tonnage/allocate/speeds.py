@@ -11,6 +11,7 @@ from tonnage.errors import DoesNotFit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +32,19 @@ class SpeedTable:
     paired: Floats  # type, class, class: of the first beside the second
 
     @property
+    def gpus(self) -> Ints:
+        """Of each class."""
+        return np.array([each.gpus for each in self.classes], dtype=np.int64)
+
+    @property
     def best(self) -> Floats:
         """Of each class, on the type that suits it."""
         return np.asarray(self.alone.max(axis=1))
+
+    def equal_gpus(self, capacity: Ints) -> Floats:
+        """Of each class: so many GPUs of the type that suits it make as much as all that are there."""
+        best = np.where(self.best > 0, self.best, 1.0)
+        return np.asarray(np.maximum((self.alone / best[:, None]) @ capacity, 1.0))
 
     def for_types(self, names: tuple[str, ...]) -> SpeedTable:
         rows = [self.types.index(name) for name in names]
@@ -45,15 +56,14 @@ class SpeedTable:
     def with_useful_pairs(self, least: float) -> SpeedTable:
         """Forget pairs that together make less than `least` of what their GPUs make with one of them."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(self.paired > 0, self.paired / self.alone.T[:, :, None], 0.0)
+            part = np.where(self.alone.T[:, :, None] > 0, self.paired / self.alone.T[:, :, None], 0.0)
         together = part + part.transpose(0, 2, 1)
         useful = (part > 0) & (part.transpose(0, 2, 1) > 0) & (together >= least)
         return replace(self, paired=np.where(useful, self.paired, 0.0))
 
     def restricted(self, capacity: Ints) -> SpeedTable:
         """Only what the GPUs that are there can hold."""
-        gpus = np.array([each.gpus for each in self.classes])
-        room = gpus[:, None] <= capacity[None, :]
+        room = self.gpus[:, None] <= capacity[None, :]
         return replace(self, alone=self.alone * room, paired=self.paired * room.T[:, :, None])
 
     def check_runs(self, classes: Ints) -> None:
@@ -63,5 +73,5 @@ class SpeedTable:
                 each = self.classes[number]
                 raise DoesNotFit(
                     f"{each.name} on {each.gpus} GPUs runs on none of {', '.join(self.types)}",
-                    "add GPUs of a type that has a speed for it",
+                    "add GPUs of a type that has a speed for it, or more of one type",
                 )

@@ -23,6 +23,7 @@ from tonnage.cli.gpus import gpus_command
 from tonnage.cli.pack import pack_command
 from tonnage.cli.profile import profile_command
 from tonnage.cli.recommend import recommend_command
+from tonnage.cli.simulate import simulate_command
 from tonnage.errors import TonnageError
 
 EXIT_CODES = """Exit codes: 0 ok, 1 failure, 2 usage, 3 does not fit or infeasible, 4 not found, 5 engine or server
@@ -45,6 +46,7 @@ app.command("logs")(logs_command)
 app.command("stop")(stop_command)
 app.command("configure")(configure_command)
 app.command("configure-server")(configure_server_command)
+app.command("simulate")(simulate_command)
 app.command("profile")(profile_command)
 app.command("pack")(pack_command)
 app.command("fit")(fit_command)

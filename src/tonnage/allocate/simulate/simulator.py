@@ -16,9 +16,10 @@ from tonnage.allocate.slices import cut
 from tonnage.allocate.speeds import Floats, Ints, SpeedTable
 
 _AMORTISED_SECONDS = 1800.0  # a task that moves is believed to stay so long
-_MANY_JOBS = 2000  # beyond that, decisions are made only so often; in between, free GPUs are filled
-_BETWEEN_SECONDS = 600.0
-_MOST_TASKS = 600  # that one decision looks at
+_LEAST_EFFICIENCY = 0.1
+_LEAST_RESTARTS = 2.0  # between two decisions, so that all that runs gets on
+_SPARES = 512  # tasks that are looked at when GPUs become free between two decisions
+_SAME_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,6 +33,8 @@ class Outcome:
 
 
 class Simulator:
+    """One run of one trace. The clock is only read to tell how long decisions take."""
+
     def __init__(
         self,
         table: SpeedTable,
@@ -42,6 +45,7 @@ class Simulator:
         restart_seconds: float = 0.0,
         clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        table.check_runs(jobs.classes)
         self.table, self.capacity, self.jobs, self.policy, self.belief = table, capacity, jobs, policy, belief
         self.restart_seconds, self.clock = restart_seconds, clock
         self.machines = Machines(table, capacity, jobs, restart_seconds)
@@ -51,134 +55,171 @@ class Simulator:
         self.solver_seconds = 0.0
         self._arrived = 0
         self._active: Ints = np.empty(0, dtype=np.int64)
+        self._spares: Ints = np.empty(0, dtype=np.int64)  # who waits and may fill free GPUs
         self._slices: deque[tuple[float, Ints, Columns]] = deque()
-        self._decided = -np.inf
-        self._wanted = self._wanted_seconds = 0.0
-        self._wanted_at_arrival = np.zeros(jobs.size)
-        self._contention = np.zeros(jobs.size)
+        self._pending = False  # something happened since the last decision
+        self._next_decision = 0.0
+        self._demand = _Demand(jobs, table, capacity)
 
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Outcome:
-        replan = True
+        changed = False
         while self._arrived < self.jobs.size or len(self._active):
-            replan = self._receive() or replan
+            changed = self._receive() or changed
+            self._pending |= changed
             if not len(self._active):
                 self._pass(float(self.jobs.arrival_seconds[self._arrived]) - self.now)
-                continue
-            if not self._slices or (replan and self._may_decide()):
-                self._decide()
-            elif replan:
-                self._fill()
-            replan = self._play()
+            else:
+                self._act(changed)
+                changed = self._play()
             progress(self._arrived - len(self._active))
-        machines = self.machines
         return Outcome(
-            completed_seconds=self.completed, contention=self._contention, preemptions=machines.preemptions,
-            decisions=self.decisions, solver_cpu_seconds=self.solver_seconds, busy_gpu_seconds=machines.busy_gpu_seconds,
-        )  # fmt: skip
+            completed_seconds=self.completed,
+            contention=self._demand.contention,
+            preemptions=self.machines.preemptions,
+            decisions=self.decisions,
+            solver_cpu_seconds=self.solver_seconds,
+            busy_gpu_seconds=self.machines.busy_gpu_seconds,
+        )
+
+    # -- what happens at one moment ---------------------------------------------------------------------------------------
 
     def _receive(self) -> bool:
         until = int(np.searchsorted(self.jobs.arrival_seconds, self.now, side="right"))
         if until == self._arrived:
             return False
         new = np.arange(self._arrived, until)
-        self._active, self._arrived, self.last_arrival = np.concatenate([self._active, new]), until, self.now
-        self._wanted_at_arrival[new] = self._wanted_seconds
-        self._wanted += self.machines.gpus[new].sum()
+        self._active, self._spares = np.concatenate([self._active, new]), np.concatenate([self._spares, new])
+        self._arrived, self.last_arrival = until, self.now
+        self._demand.begin(new)
         return True
 
-    def _may_decide(self) -> bool:
-        return self.jobs.size <= _MANY_JOBS or self.now >= self._decided + _BETWEEN_SECONDS
-
-    def _queue(self, which: Ints) -> Queue:
-        machines = self.machines
-        efficiency = np.ones((len(which), len(self.capacity)))
-        if self.restart_seconds:
-            moved = machines.place[which, None] != np.arange(len(self.capacity))
-            moved &= machines.made[which, None] > 0
-            efficiency[moved] = max(0.1, 1.0 - self.restart_seconds / _AMORTISED_SECONDS)
-        return Queue(
-            table=self.table, capacity=self.capacity, classes=self.jobs.classes[which],
-            left_steps=self.belief(which, machines.made[which]), weights=self.jobs.weights[which], efficiency=efficiency,
-        )  # fmt: skip
+    def _act(self, changed: bool) -> None:
+        began = self.clock()
+        if not self._slices or (self._pending and self.now >= self._next_decision - _SAME_SECONDS):
+            self._decide()
+        elif changed:
+            self._fill()
+        self.solver_seconds += self.clock() - began
 
     def _decide(self) -> None:
-        began = self.clock()
-        front = self._front()
-        decision = self.policy.decide(self._queue(front), self.now - self.last_arrival)
-        slices = cut(decision.shares, self.capacity, len(front), decision.least_part(self.restart_seconds))
+        active, queue = self._active, self._queue(self._active)
+        decision = self.policy.decide(queue, self.now, self.last_arrival)
+        slices = cut(decision.shares, self.capacity, len(active), decision.least_part(self.restart_seconds))
         end = self.now
         self._slices.clear()
         for piece in slices:
             end += piece.part * decision.seconds
-            self._slices.append((end, front, decision.shares.columns.chosen(piece.columns)))
-        self._replan = decision.replan
-        self._decided = self.now
+            self._slices.append((end, active, decision.shares.columns.chosen(piece.columns)))
         self.decisions += 1
-        self.solver_seconds += self.clock() - began
+        self._pending = False
+        self._next_decision = self.now + max(decision.least_seconds, _LEAST_RESTARTS * self.restart_seconds)
         self._begin_slice()
-
-    def _front(self) -> Ints:
-        """Of a long queue, the tasks that are worth most by GPU."""
-        if len(self._active) <= _MOST_TASKS:
-            return self._active
-        queue = self._queue(self._active)
-        density = self.policy.value(queue) * queue.best_speeds / queue.gpus
-        return np.sort(self._active[np.argsort(-density, kind="stable")[:_MOST_TASKS]])
+        self._choose_spares(queue)
+        self._fill()
 
     def _begin_slice(self) -> None:
-        _, front, columns = self._slices[0]
-        alive = np.isnan(self.completed[front])
-        ended_pair = (columns.seconds >= 0) & ~alive[columns.seconds]
-        firsts = np.where(alive[columns.firsts], columns.firsts, columns.seconds)
-        seconds = np.where(ended_pair | ~alive[columns.firsts], -1, columns.seconds)
-        kept = (firsts >= 0) & alive[firsts]
-        self.machines.switch(
-            front,
-            Columns(
-                types=columns.types, firsts=firsts, seconds=seconds, gpus=columns.gpus,
-                first_speeds=columns.first_speeds, second_speeds=columns.second_speeds,
-            ).chosen(np.flatnonzero(kept)),
-        )  # fmt: skip
+        _, active, columns = self._slices[0]
+        self.machines.switch(active, columns.without(~np.isnan(self.completed[active])))
+
+    def _choose_spares(self, queue: Queue) -> None:
+        """Of those that wait, the most valuable by GPU."""
+        waiting = np.flatnonzero(self.machines.place[self._active] < 0)
+        if len(waiting) > _SPARES:
+            density = (self.policy.value(queue) * queue.best_speeds / queue.gpus)[waiting]
+            waiting = np.sort(waiting[np.argsort(-density, kind="stable")[:_SPARES]])
+        self._spares = self._active[waiting]
 
     def _fill(self) -> None:
         """Free GPUs go to those who wait, the most valuable first, until the next decision."""
         free = self.machines.free()
-        waiting = self._active[self.machines.place[self._active] < 0]
-        if not free.any() or not len(waiting):
+        spares = self._spares[(self.machines.place[self._spares] < 0) & np.isnan(self.completed[self._spares])]
+        if not free.any() or not len(spares):
             return
-        queue = self._queue(waiting)
+        queue = self._queue(spares)
         worth = queue.speeds * (self.policy.value(queue) / queue.gpus)[:, None]
-        for number in np.argsort(-worth.max(axis=1), kind="stable"):
-            room = np.where((free >= queue.gpus[number]) & (worth[number] > 0), worth[number], 0.0)
+        chosen: list[tuple[int, int]] = []
+        for number in np.argsort(-worth.max(axis=1), kind="stable").tolist():
+            room = np.where(free >= queue.gpus[number], worth[number], 0.0)
             if room.any():
                 kind = int(room.argmax())
                 free[kind] -= queue.gpus[number]
-                self.machines.add(int(waiting[number]), kind)
+                chosen.append((number, kind))
             if not free.any():
-                return
+                break
+        if chosen:
+            numbers, types = np.array(chosen).T
+            self.machines.add(spares[numbers], types)
+
+    def _queue(self, which: Ints) -> Queue:
+        machines = self.machines
+        kept = machines.place[which, None] == np.arange(len(self.capacity))
+        kept |= machines.made[which, None] == 0
+        moved = max(_LEAST_EFFICIENCY, 1.0 - self.restart_seconds / _AMORTISED_SECONDS)
+        return Queue(
+            table=self.table,
+            capacity=self.capacity,
+            classes=self.jobs.classes[which],
+            left_steps=self.belief(which, machines.made[which]),
+            made_steps=machines.made[which],
+            weights=self.jobs.weights[which],
+            age_seconds=self.now - self.jobs.arrival_seconds[which],
+            crowding=self._demand.crowding,
+            places=machines.place[which],
+            efficiency=np.where(kept, 1.0, moved),
+        )
+
+    # -- time passes ------------------------------------------------------------------------------------------------------
 
     def _play(self) -> bool:
-        """To the next event; whether to plan anew."""
+        """To the next event; whether a job ended."""
         arrival = self.jobs.arrival_seconds[self._arrived] if self._arrived < self.jobs.size else np.inf
         end = self._slices[0][0]
-        length = min(self.machines.next_end_seconds(), max(end - self.now, 0.0), arrival - self.now)
-        ended = self._pass(length)
-        if self.now >= end - 1e-6:
+        until = min(end, arrival, self._next_decision if self._pending else np.inf)
+        ended = self._pass(min(self.machines.next_end_seconds(), max(until - self.now, 0.0)))
+        if self.now >= end - _SAME_SECONDS:
             self._slices.popleft()
             if self._slices:
                 self._begin_slice()
-        return bool(len(ended)) and self._replan
+                self._spares = self._active
+                self._fill()
+        return bool(len(ended))
 
     def _pass(self, seconds: float) -> Ints:
         ended = self.machines.advance(seconds)
         self.now += seconds
-        self._wanted_seconds += self._wanted * seconds
+        self._demand.advance(seconds)
         if len(ended):
             self.completed[ended] = self.now
-            life = np.maximum(self.now - self.jobs.arrival_seconds[ended], 1e-9)
-            self._contention[ended] = (
-                (self._wanted_seconds - self._wanted_at_arrival[ended]) / life / self.capacity.sum()
-            )
-            self._wanted -= self.machines.gpus[ended].sum()
+            self._demand.end(ended, self.now - self.jobs.arrival_seconds[ended])
             self._active = self._active[np.isnan(self.completed[self._active])]
         return ended
+
+
+class _Demand:
+    """How many GPUs were wanted while a job was there, beside those that there are."""
+
+    def __init__(self, jobs: Jobs, table: SpeedTable, capacity: Ints) -> None:
+        self.gpus, self.total = table.gpus[jobs.classes], float(capacity.sum())
+        self.parts = (table.gpus / table.equal_gpus(capacity))[jobs.classes]
+        self.contention = np.zeros(jobs.size)
+        self._at_arrival = np.zeros(jobs.size)
+        self._wanted = self._gpu_seconds = self._parts = 0.0
+
+    @property
+    def crowding(self) -> float:
+        """The part of what is wanted that is not there, if every job wants the GPUs that suit it."""
+        return max(0.0, 1.0 - 1.0 / max(self._parts, 1.0))
+
+    def begin(self, jobs: Ints) -> None:
+        self._at_arrival[jobs] = self._gpu_seconds
+        self._wanted += self.gpus[jobs].sum()
+        self._parts += self.parts[jobs].sum()
+
+    def advance(self, seconds: float) -> None:
+        self._gpu_seconds += self._wanted * seconds
+
+    def end(self, jobs: Ints, life_seconds: Floats) -> None:
+        self._wanted -= self.gpus[jobs].sum()
+        self._parts -= self.parts[jobs].sum()
+        wanted = (self._gpu_seconds - self._at_arrival[jobs]) / np.maximum(life_seconds, _SAME_SECONDS)
+        self.contention[jobs] = wanted / self.total
