@@ -1,0 +1,7 @@
+"""Solvers for many tasks on many GPUs: prices and bounds, packing, local search, exact completion times, re-planning."""
+
+from tonnage.allocate.assign.makespan import least_makespan
+from tonnage.allocate.assign.problem import Assigned, Instance, Prices
+from tonnage.allocate.speeds import Floats, Ints
+
+__all__ = ["Assigned", "Floats", "Instance", "Ints", "Prices", "least_makespan"]

@@ -1,0 +1,77 @@
+"""An instance without what cannot matter: types without GPUs, and tasks that fit nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tonnage.allocate.assign.problem import Assigned, Instance, Prices
+from tonnage.allocate.speeds import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reduced:
+    """The instance that solvers see, and the way back to the one that was asked about."""
+
+    whole: Instance
+    instance: Instance
+    tasks: Ints  # of the whole
+    types: Ints  # of the whole
+
+    def prices(self, prices: Prices | None) -> Prices | None:
+        return prices and Prices(second=prices.second[self.types], byte=prices.byte[self.types])
+
+    def expanded(self, gpus: Ints, order: Floats, *, value: float, bound: float, prices: Prices) -> Assigned:
+        """From GPUs that are numbered through, -1 for nowhere; tasks of a GPU run by growing `order`."""
+        types, within = np.full((2, self.whole.size), -1)
+        placed = gpus >= 0
+        tasks, gpus = self.tasks[placed], gpus[placed]
+        first = np.concatenate([[0], np.cumsum(self.instance.counts)])
+        number = np.searchsorted(first, gpus, side="right") - 1
+        types[tasks], within[tasks] = self.types[number], gpus - first[number]
+        positions = np.full(self.whole.size, -1)
+        positions[tasks] = _ranks(gpus, order[placed])
+        wide = Prices(second=self._wide(prices.second), byte=self._wide(prices.byte))
+        return Assigned(
+            types=types,
+            gpus=within,
+            positions=positions,
+            value=value,
+            bound=min(bound, value),  # not more than the value, by an error of rounding
+            prices=wide,
+            type_prices=wide.second * bound + wide.byte * self.whole.capacity_bytes,
+            unplaced=np.flatnonzero(types < 0),
+        )
+
+    def nothing(self) -> Assigned:
+        none = np.zeros(len(self.types))
+        return self.expanded(
+            np.empty(0, dtype=np.int64), np.empty(0), value=0.0, bound=0.0, prices=Prices(second=none, byte=none)
+        )
+
+    def _wide(self, values: Floats) -> Floats:
+        wide = np.zeros(len(self.whole.counts))
+        wide[self.types] = values
+        return wide
+
+
+def reduced(instance: Instance) -> Reduced:
+    types = np.flatnonzero(instance.counts > 0)
+    tasks = np.flatnonzero(instance.possible.any(axis=1))
+    smaller = replace(
+        instance.of_tasks(tasks),
+        seconds=instance.seconds[np.ix_(tasks, types)],
+        memory_bytes=instance.memory_bytes[np.ix_(tasks, types)],
+        counts=instance.counts[types],
+        capacity_bytes=instance.capacity_bytes[types],
+    )
+    return Reduced(whole=instance, instance=smaller, tasks=tasks, types=types)
+
+
+def _ranks(groups: Ints, order: Floats) -> Ints:
+    """Of each in its group, by order."""
+    sequence = np.lexsort((order, groups))
+    ranks = np.empty(len(groups), dtype=np.int64)
+    ranks[sequence] = np.arange(len(groups)) - np.searchsorted(groups[sequence], groups[sequence])
+    return ranks
