@@ -22,7 +22,16 @@ class Reduced:
     def prices(self, prices: Prices | None) -> Prices | None:
         return prices and Prices(second=prices.second[self.types], byte=prices.byte[self.types])
 
-    def expanded(self, gpus: Ints, order: Floats, *, value: float, bound: float, prices: Prices) -> Assigned:
+    def expanded(
+        self,
+        gpus: Ints,
+        order: Floats,
+        *,
+        value: float,
+        bound: float,
+        prices: Prices | None = None,
+        type_prices: Floats | None = None,
+    ) -> Assigned:
         """From GPUs that are numbered through, -1 for nowhere; tasks of a GPU run by growing `order`."""
         types, within = np.full((2, self.whole.size), -1)
         placed = gpus >= 0
@@ -32,23 +41,22 @@ class Reduced:
         types[tasks], within[tasks] = self.types[number], gpus - first[number]
         positions = np.full(self.whole.size, -1)
         positions[tasks] = _ranks(gpus, order[placed])
-        wide = Prices(second=self._wide(prices.second), byte=self._wide(prices.byte))
+        none = np.zeros(len(self.types))
+        prices = prices or Prices(second=none, byte=none)
+        each = prices.second * bound + prices.byte * self.instance.capacity_bytes
         return Assigned(
             types=types,
             gpus=within,
             positions=positions,
             value=value,
             bound=min(bound, value),  # not more than the value, by an error of rounding
-            prices=wide,
-            type_prices=wide.second * bound + wide.byte * self.whole.capacity_bytes,
+            prices=Prices(second=self._wide(prices.second), byte=self._wide(prices.byte)),
+            type_prices=self._wide(each if type_prices is None else type_prices),
             unplaced=np.flatnonzero(types < 0),
         )
 
     def nothing(self) -> Assigned:
-        none = np.zeros(len(self.types))
-        return self.expanded(
-            np.empty(0, dtype=np.int64), np.empty(0), value=0.0, bound=0.0, prices=Prices(second=none, byte=none)
-        )
+        return self.expanded(np.full(len(self.tasks), -1), np.zeros(len(self.tasks)), value=0.0, bound=0.0)
 
     def _wide(self, values: Floats) -> Floats:
         wide = np.zeros(len(self.whole.counts))

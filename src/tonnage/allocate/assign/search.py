@@ -16,8 +16,9 @@ from tonnage.allocate.speeds import Floats, Ints
 _FIRST_ROUNDS = 16  # in which all GPUs take part
 _SHAKE_ROUNDS = 4
 _ROUND = 20  # what a round costs beside its pairs, in pairs
-_PATIENCE, _PATIENCE_PER_GPU = 700, 4  # pairs without a better makespan, before a shake
+_PATIENCE, _PATIENCE_PER_GPU = 1000, 1  # pairs without a better makespan, before a shake
 _SHAKE_NOISE = 0.1  # of the weights of GPUs, while shaking
+_STUBBORN = 8.0  # times the weight of the most loaded, while shaking: others become the most loaded
 _FEWEST_PAIRS = 8
 _AIM = 0.7  # of the gap: GPUs that are loaded more than the bound plus this much of it are to lose load
 _FARTHEST_AIM = 0.15
@@ -71,6 +72,7 @@ class Search:
         weights = self.weights[self.board.type_of]
         if self.shaking and not steady:
             weights = weights * np.exp(_SHAKE_NOISE * self.random.standard_normal(len(weights)))
+            weights[self.board.loads > self.makespan - _LEAST_STEP] *= _STUBBORN
         judge = Judge(
             load_cost=above(self.aim),
             gpu_weights=weights,
