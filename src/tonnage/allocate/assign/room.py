@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.allocate.assign.problem import Instance
-from tonnage.allocate.speeds import Ints
+from tonnage.allocate.speeds import Floats, Ints
 
 
 class Room:
     """Bytes in use and seconds of every GPU, as whole numbers and as they are: no shares, no rounding."""
 
-    def __init__(self, instance: Instance, gpus: Ints) -> None:
-        self.instance, self.gpus = instance, gpus
+    def __init__(self, instance: Instance, gpus: Ints, deadline: float = np.inf) -> None:
+        self.instance, self.gpus, self.deadline = instance, gpus, deadline
         self.type_of = np.repeat(np.arange(len(instance.counts)), instance.counts)
         self.capacity = instance.capacity_bytes[self.type_of]
         self.possible = instance.possible
@@ -29,13 +29,13 @@ class Room:
         self.gpus[task] = -1
 
     def put(self, task: int) -> bool:
-        """On the GPU that has room and is done with it first. False: there is none."""
+        """On the GPU that has room and is done with it first. False: there is none, or none before the deadline."""
         kinds = self.type_of
         ends = self.loads + np.where(self.possible[task], self.instance.seconds[task], np.inf)[kinds]
         if self.instance.resident:
             ends[self.used + self.instance.memory_bytes[task][kinds] > self.capacity] = np.inf
         best = int(ends.argmin())
-        if not np.isfinite(ends[best]):
+        if not np.isfinite(ends[best]) or ends[best] > self.deadline:
             return False
         self.gpus[task] = best
         self._change(task, 1)
@@ -48,21 +48,26 @@ class Room:
         if self.instance.resident:
             self.used[gpu] += sign * self.instance.memory_bytes[task, number]
 
+    def has_too_much(self, gpu: int) -> bool:
+        return bool(self.used[gpu] > self.capacity[gpu] or self.loads[gpu] > self.deadline)
+
     def to_evict(self, gpu: int) -> int:
         """The smallest task that would cure the GPU alone; if there is none, the largest."""
-        tasks = np.flatnonzero(self.gpus == gpu)
-        size = self.instance.memory_bytes[tasks, self.type_of[gpu]]
-        cures = size >= self.used[gpu] - self.capacity[gpu]
-        return int(tasks[np.where(cures, size, size.max() + (size.max() - size) + 1).argmin()])
+        tasks, number = np.flatnonzero(self.gpus == gpu), self.type_of[gpu]
+        size: Floats = self.instance.memory_bytes[tasks, number].astype(float)
+        excess = float(self.used[gpu] - self.capacity[gpu])
+        if excess <= 0:
+            size, excess = self.instance.seconds[tasks, number], self.loads[gpu] - self.deadline
+        cures = size >= excess
+        return int(tasks[np.where(cures, size, 2.0 * size.max() - size).argmin()])
 
 
-def make_room(instance: Instance, gpus: Ints) -> Ints:
-    """Changes `gpus` until no memory is overfull; the tasks for which no GPU has room, now on -1."""
-    room = Room(instance, gpus)
+def make_room(instance: Instance, gpus: Ints, deadline: float = np.inf) -> Ints:
+    """Changes `gpus` until no GPU has too much; the tasks for which none has room, now on -1."""
+    room = Room(instance, gpus, deadline)
     evicted = []
-    for gpu in np.flatnonzero(room.used > room.capacity).tolist():
-        while room.used[gpu] > room.capacity[gpu]:
+    for gpu in range(len(room.type_of)):
+        while room.has_too_much(gpu):
             evicted.append(room.to_evict(gpu))
             room.take_out(evicted[-1])
-    homeless = [task for task in evicted if not room.put(task)]
-    return np.array(homeless, dtype=np.int64)
+    return np.array([task for task in evicted if not room.put(task)], dtype=np.int64)
