@@ -34,15 +34,17 @@ class Kind:
     correlation: float = 0.0  # of length and memory: -1 to 1
     tail: float = 0.0  # standard deviation of a log-normal factor on lengths, before they are cut
     cut: float = 1.0  # the longest task, in mean loads of a GPU
+    little_memory_on_fast: bool = False  # turns the memories of the types round
 
 
 def random_instance(kind: Kind, seed: int) -> Instance:
     random = np.random.default_rng([seed, kind.tasks, kind.gpus])
     counts = _counts(kind.gpus)
+    memory_gib = MEMORY_GIB[::-1] if kind.little_memory_on_fast else MEMORY_GIB
     lengths, rank = _lengths(kind, counts, random)
-    memory = _memory(kind, counts, rank, random)
+    memory = _memory(kind, int(counts @ memory_gib), rank, random)
     seconds = lengths[:, None] / SPEEDS * np.exp(kind.noise * random.standard_normal((kind.tasks, len(SPEEDS))))
-    capacity = (MEMORY_GIB * GIB).astype(np.int64)
+    capacity = (memory_gib * GIB).astype(np.int64)
     return Instance(
         seconds=np.where(memory[:, None] <= capacity, seconds, np.inf),
         memory_bytes=np.repeat(memory[:, None], len(SPEEDS), axis=1),
@@ -70,12 +72,12 @@ def _lengths(kind: Kind, counts: Ints, random: np.random.Generator) -> tuple[Flo
     return 60.0 * lengths, rank
 
 
-def _memory(kind: Kind, counts: Ints, rank: Floats, random: np.random.Generator) -> Ints:
+def _memory(kind: Kind, all_gib: int, rank: Floats, random: np.random.Generator) -> Ints:
     """Bytes of each task; the largest fits the second largest type."""
     own = random.random(kind.tasks)
     goes_with = rank if kind.correlation >= 0 else 1.0 - rank
     size = 10.0 ** (np.abs(kind.correlation) * goes_with + (1.0 - np.abs(kind.correlation)) * own)
-    most_gib, all_gib = float(MEMORY_GIB[-2]), float(counts @ MEMORY_GIB)
+    most_gib = float(np.sort(MEMORY_GIB)[-2])
     for _ in range(50):
         size = np.minimum(size * kind.filled * all_gib / size.sum(), most_gib)
     return np.floor(size * GIB).astype(np.int64)

@@ -45,10 +45,14 @@ class Board:
 
 def board_of(instance: Instance, target_seconds: float, gpus: Ints) -> Board:
     possible = instance.possible
-    memory = instance.memory_bytes / instance.capacity_bytes if instance.resident else np.zeros(possible.shape)
+    memory = (
+        instance.memory_bytes / np.maximum(instance.capacity_bytes, 1)
+        if instance.resident
+        else np.zeros(possible.shape)
+    )
     first = np.concatenate([[0], np.cumsum(instance.counts)])
     board = Board(
-        seconds=np.where(possible, instance.seconds / target_seconds, _NEVER),
+        seconds=np.where(possible, np.where(possible, instance.seconds, 0.0) / target_seconds, _NEVER),
         memory=np.where(possible, memory, 0.0),
         first=first,
         type_of=np.repeat(np.arange(len(instance.counts)), instance.counts),

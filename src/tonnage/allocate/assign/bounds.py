@@ -13,7 +13,7 @@ from tonnage.allocate.speeds import Floats, Ints
 _CLOSE = 1e-4
 _CLOSER = 1e-5  # where the types of the tasks are taken from the prices
 _MOST_BYTE_PRICE = 50.0  # of all bytes of a type, in makespans
-_HALVINGS = 5
+_HALVINGS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

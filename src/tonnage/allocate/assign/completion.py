@@ -86,7 +86,7 @@ def _solve_within(instance: Instance, types: Ints, positions: Ints, depth: Ints)
         positions=slot_positions[slots.slots],
         total=float(costs[np.arange(instance.size), slots.slots].sum()),
         bound=float((costs + prices).min(axis=1).sum() - prices @ places),
-        type_prices=np.bincount(slot_types, prices, len(depth)),
+        type_prices=np.bincount(slot_types, prices, len(depth)).astype(float),
     )
     return exact, slots.free[first + depth - 1] > 0
 

@@ -18,6 +18,7 @@ from tonnage.allocate.speeds import Ints
 from tonnage.errors import UsageError
 
 _PAIRS = 1_500  # of the search that follows
+_ROUNDING = 1e-9
 _CEILINGS = (1.0, 1.003, 1.01, 1.03)  # of the last bound, at which the last prices are tried
 
 
@@ -113,5 +114,5 @@ def _improve(core: Reduced, gpus: Ints, last: Assigned, bound: float, keep_going
         return
     board = board_of(tasks, bound, gpus[placed])
     search = search_on(tasks, board, prices, bound)
-    search.run(Effort(pairs=_PAIRS, enough=max(last.value / bound, 1.0)), keep_going)
+    search.run(Effort(pairs=_PAIRS, enough=max(last.value / bound, 1.0) + _ROUNDING), keep_going)
     gpus[placed] = board.gpus

@@ -46,12 +46,12 @@ class Slots:
     def solve(self) -> Floats:
         """Moves tasks until no cycle gains, which is the optimum of a flow (Klein, 1967).
 
-        Returns the price of a place in each slot: with them every task is where it is cheapest, and free places cost nothing.
+        Returns the price of a place in each slot: every task is where it is cheapest, and free places cost nothing.
         """
         while True:
             distances, cycles = self._shortest()
             if not cycles:
-                return np.maximum(distances[-1] - distances[:-1], 0.0)
+                return np.asarray(np.maximum(distances[-1] - distances[:-1], 0.0))
             for cycle in cycles:
                 self._move_around(cycle)
 
