@@ -243,7 +243,7 @@ def shown(row: Row) -> str:
         parts.append(f"moved {row['moved']}")
     if row.get("unplaced"):
         parts.append(f"unplaced {row['unplaced']}")
-    if row.get("bar_gap") or row.get("bar_seconds") and "tasks" not in row:
+    if row.get("bar_gap") or (row.get("bar_seconds") and "tasks" not in row):
         parts.append("pass" if row["passes"] else "MISS")
     return "  ".join(parts)
 

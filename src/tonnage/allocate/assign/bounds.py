@@ -11,19 +11,21 @@ from tonnage.allocate.assign.problem import Instance, Prices
 from tonnage.allocate.speeds import Floats, Ints
 
 _CLOSE = 1e-4
-_CLOSER = 1e-5  # where the types of the tasks are taken from the prices
+_CLOSER = 1e-5  # where types are chosen
 _MOST_BYTE_PRICE = 50.0  # of all bytes of a type, in makespans
 _HALVINGS = 12
+_BYTES_KEPT = 0.02  # of each type's memory, where types are chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Relaxed:
-    """A bound, the prices behind it, and the cheapest type of each task."""
+    """A bound, the prices behind it, and a type for each task."""
 
     bound: float
     ceiling: float  # no task longer than this was allowed on any type
     prices: Prices
-    types: Ints
+    tight: Prices  # with some memory kept free, since whole tasks never fill it
+    types: Ints  # the cheapest of each task at the tight prices
 
 
 def relaxed_makespan(instance: Instance, start: Prices | None = None) -> Relaxed:
@@ -44,8 +46,10 @@ def relaxed_makespan(instance: Instance, start: Prices | None = None) -> Relaxed
         answer = program.solve(middle, answer.prices, _CLOSE, enough=middle / program.scale)
         proven = min(middle, answer.value * program.scale)
         low, high = max(low, proven), (high if proven == middle else middle)
-    answer = program.solve(high, answer.prices, _CLOSER)
-    return Relaxed(bound=low, ceiling=high, prices=program.unscaled(answer), types=answer.types)
+    tight = program.solve(high, answer.prices, _CLOSER, bytes_kept=_BYTES_KEPT)
+    return Relaxed(
+        bound=low, ceiling=high, prices=program.unscaled(answer), tight=program.unscaled(tight), types=tight.types
+    )
 
 
 def proven_makespan(instance: Instance, prices: Prices, ceiling: float) -> float:
@@ -87,17 +91,19 @@ class _Program:
         byte_price = _MOST_BYTE_PRICE if instance.resident else 0.0
         self.most = np.concatenate([np.ones(types), np.full(types, byte_price)])
 
-    def offer(self, ceiling: float) -> Offer:
+    def offer(self, ceiling: float, bytes_kept: float = 0.0) -> Offer:
         allowed = self.possible & (self.instance.seconds <= ceiling)
         return Offer(
             cost=np.where(allowed, 0.0, np.inf),
             seconds=self.seconds / self.scale,
-            bytes=self.bytes,
+            bytes=self.bytes / (1.0 - bytes_kept),
             limited_seconds=False,
         )
 
-    def solve(self, ceiling: float, start: Floats, close: float, enough: float = np.inf) -> Answer:
-        return best_prices(self.offer(ceiling), start, self.most, close, enough)
+    def solve(
+        self, ceiling: float, start: Floats, close: float, enough: float = np.inf, bytes_kept: float = 0.0
+    ) -> Answer:
+        return best_prices(self.offer(ceiling, bytes_kept), start, self.most, close, enough)
 
     def scaled(self, prices: Prices | None) -> Floats:
         """Prices of all that a type offers; those of seconds add up to 1."""

@@ -32,7 +32,7 @@ def least_makespan(
         return core.nothing()
     relaxed = relaxed_makespan(core.instance, core.prices(start))
     board = _new_board(core.instance, relaxed)
-    search = search_on(core.instance, board, relaxed.prices, relaxed.bound)
+    search = search_on(core.instance, board, relaxed.tight, relaxed.bound)
     search.mix()
     gpus = int(core.instance.counts.sum())
     search.run(Effort(pairs=_PAIRS + _PAIRS_PER_GPU * gpus, enough=1.0 + enough_gap), keep_going)

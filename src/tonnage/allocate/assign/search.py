@@ -15,8 +15,9 @@ from tonnage.allocate.speeds import Floats, Ints
 # Found by trial on random instances of 500 to 50,000 tasks; the answer changes little around them.
 _FIRST_ROUNDS = 16  # in which all GPUs take part
 _SHAKE_ROUNDS = 4
+_SHAKEN_PAIRS = 50
 _ROUND = 20  # what a round costs beside its pairs, in pairs
-_PATIENCE, _PATIENCE_PER_GPU = 1000, 1  # pairs without a better makespan, before a shake
+_PATIENCE = 1000  # pairs without a better makespan, before a shake
 _SHAKE_NOISE = 0.1  # of the weights of GPUs, while shaking
 _STUBBORN = 8.0  # times the weight of the most loaded, while shaking: others become the most loaded
 _FEWEST_PAIRS = 8
@@ -55,7 +56,7 @@ class Search:
     def run(self, effort: Effort, keep_going: KeepGoing) -> None:
         """Ends on the best board seen; `makespan` is infinite if none had room for all tasks."""
         while self.makespan > effort.enough and self.pairs < effort.pairs and self.board.size > 1 and keep_going():
-            self._round(self._loaded() if not self.shaking else self._everyone())
+            self._round(self._loaded() if not self.shaking else self._some())
         self.board.gpus = self.best if self.makespan < np.inf else self.board.gpus
         self.board.refresh()
 
@@ -92,7 +93,7 @@ class Search:
             self.waited = 0
         else:
             self.waited += pairs
-        if self.waited >= _PATIENCE + _PATIENCE_PER_GPU * self.board.size:
+        if self.waited >= _PATIENCE:
             self.waited, self.shaking = 0, _SHAKE_ROUNDS
             self.board.refresh()
 
@@ -104,12 +105,19 @@ class Search:
         return True
 
     def _everyone(self) -> tuple[Ints, Ints]:
-        """Pairs of all GPUs; in every second round, of the same type as far as possible."""
-        order = self.random.permutation(self.board.size)
+        return self._paired(self.random.permutation(self.board.size))
+
+    def _some(self) -> tuple[Ints, Ints]:
+        """The most loaded GPU and some others: to shake all of very many GPUs would overload a few of them."""
+        others = self.random.permutation(self.board.size)[: 2 * _SHAKEN_PAIRS]
+        return self._paired(self.random.permutation(np.union1d(others, self.board.loads.argmax())))
+
+    def _paired(self, gpus: Ints) -> tuple[Ints, Ints]:
+        """In the order given; in every second round, with the same type as far as possible."""
         if self.turn % 2 == 0:
-            order = order[np.argsort(self.board.type_of[order], kind="stable")]
-        half = len(order) // 2
-        return order[: 2 * half : 2], order[1 : 2 * half : 2]
+            gpus = gpus[np.argsort(self.board.type_of[gpus], kind="stable")]
+        half = len(gpus) // 2
+        return gpus[: 2 * half : 2], gpus[1 : 2 * half : 2]
 
     def _loaded(self) -> tuple[Ints, Ints]:
         """The GPUs above the aim or overfull, each with any other; in every second round, with one of little load."""
