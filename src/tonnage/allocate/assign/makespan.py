@@ -16,7 +16,8 @@ from tonnage.allocate.assign.search import Effort, Search
 from tonnage.allocate.speeds import Ints
 
 _LEAST_WEIGHT = 0.02  # of the mean: seconds of a type without a price still count
-_PAIRS, _PAIRS_PER_GPU = 150_000, 100
+_PAIRS_PER_GPU = 100  # of the search
+_MORE_PAIRS, _MORE_PAIRS_PER_GPU = 150_000, 2_000  # the smaller of both: few GPUs are done soon
 
 
 def least_makespan(
@@ -34,8 +35,7 @@ def least_makespan(
     board = _new_board(core.instance, relaxed)
     search = search_on(core.instance, board, relaxed.tight, relaxed.bound)
     search.mix()
-    gpus = int(core.instance.counts.sum())
-    search.run(Effort(pairs=_PAIRS + _PAIRS_PER_GPU * gpus, enough=1.0 + enough_gap), keep_going)
+    search.run(Effort(pairs=_pairs(board.size), enough=1.0 + enough_gap), keep_going)
     homeless = make_room(core.instance, board.gpus)
     return finished(core, board.gpus, _bound_without(core.instance, homeless, relaxed), relaxed.prices)
 
@@ -52,6 +52,10 @@ def finished(core: Reduced, gpus: Ints, bound: float, prices: Prices) -> Assigne
     room = Room(core.instance, gpus)
     seconds = core.instance.seconds[np.arange(len(gpus)), room.type_of[gpus]]
     return core.expanded(gpus, seconds, value=float(room.loads.max(initial=0.0)), bound=bound, prices=prices)
+
+
+def _pairs(gpus: int) -> int:
+    return _PAIRS_PER_GPU * gpus + min(_MORE_PAIRS, _MORE_PAIRS_PER_GPU * gpus)
 
 
 def _new_board(instance: Instance, relaxed: Relaxed) -> Board:
