@@ -11,7 +11,7 @@ from tonnage.allocate.assign.exchange import Judge, exchange
 from tonnage.allocate.assign.fill import fill
 from tonnage.allocate.assign.prices import Answer, Offer, best_prices
 from tonnage.allocate.assign.problem import Assigned, Instance, KeepGoing, Prices, always
-from tonnage.allocate.assign.reduce import reduced
+from tonnage.allocate.assign.reduce import Reduced, reduced
 from tonnage.allocate.assign.room import Room, make_room
 from tonnage.allocate.speeds import Floats, Ints
 from tonnage.errors import UsageError
@@ -36,20 +36,26 @@ def least_sum(
     if core.instance.size == 0:
         return core.nothing()
     own = cost[np.ix_(core.tasks, core.types)]
-    answer = _priced(core.instance, own, deadline_seconds, 1.0)
     gpus = _searched(core.instance, own, deadline_seconds, keep_going)
-    homeless = make_room(core.instance, gpus, deadline_seconds)
-    placed = np.setdiff1d(np.arange(core.instance.size), homeless)
-    if len(homeless) and len(placed):
-        answer = _priced(core.instance.of_tasks(placed), own[placed], deadline_seconds, 1.0)
-    room = Room(core.instance, gpus)
-    value = float(own[placed, room.type_of[gpus[placed]]].sum())
-    bound = answer.value if len(placed) else 0.0
-    prices = _prices(core.instance, answer, deadline_seconds)
-    seconds = core.instance.seconds[np.arange(len(gpus)), room.type_of[gpus]]
-    deadline = deadline_seconds if np.isfinite(deadline_seconds) else 0.0
-    each = prices.second * deadline + prices.byte * core.instance.capacity_bytes
-    return core.expanded(gpus, seconds, value=value, bound=bound, prices=prices, type_prices=each)
+    make_room(core.instance, gpus, deadline_seconds)
+    return _finished(core, own, gpus, deadline_seconds)
+
+
+def _finished(core: Reduced, cost: Floats, gpus: Ints, deadline: float) -> Assigned:
+    """With the bound of the tasks that were placed."""
+    placed = np.flatnonzero(gpus >= 0)
+    if len(placed) == 0:
+        return core.nothing()
+    instance, types = core.instance, Room(core.instance, gpus).type_of[gpus]
+    answer = _priced(instance.of_tasks(placed), cost[placed], deadline, 1.0)
+    return core.expanded(
+        gpus,
+        instance.seconds[np.arange(len(gpus)), types],
+        value=float(cost[placed, types[placed]].sum()),
+        bound=answer.value,
+        prices=_prices(instance, answer, deadline),
+        type_prices=np.add(*np.split(answer.prices, 2)) / instance.counts,
+    )
 
 
 def _priced(instance: Instance, cost: Floats, deadline: float, share: float) -> Answer:
