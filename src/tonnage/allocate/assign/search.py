@@ -19,6 +19,7 @@ _SHAKEN_PAIRS = 50
 _ROUND = 20  # what a round costs beside its pairs, in pairs
 _PATIENCE = 1000  # pairs without a better makespan, before a shake
 _SHAKE_NOISE = 0.1  # of the weights of GPUs, while shaking
+_HARDER, _MOST_NOISE = 1.1, 0.5  # times the last noise, if a shake did not help
 _STUBBORN = 8.0  # times the weight of the most loaded, while shaking: others become the most loaded
 _FEWEST_PAIRS = 8
 _AIM = 0.7  # of the gap: GPUs that are loaded more than the bound plus this much of it are to lose load
@@ -51,6 +52,7 @@ class Search:
         self.random = np.random.default_rng(0)  # the same instance gets the same answer
         self.best, self.makespan = board.gpus.copy(), np.inf
         self.turn = self.waited = self.shaking = self.pairs = 0
+        self.noise = _SHAKE_NOISE
         self._keep_better()
 
     def run(self, effort: Effort, keep_going: KeepGoing) -> None:
@@ -72,7 +74,7 @@ class Search:
     def _round(self, chosen: tuple[Ints, Ints], *, steady: bool = False) -> None:
         weights = self.weights[self.board.type_of]
         if self.shaking and not steady:
-            weights = weights * np.exp(_SHAKE_NOISE * self.random.standard_normal(len(weights)))
+            weights = weights * np.exp(self.noise * self.random.standard_normal(len(weights)))
             weights[self.board.loads > self.makespan - _LEAST_STEP] *= _STUBBORN
         judge = Judge(
             load_cost=above(self.aim),
@@ -90,12 +92,17 @@ class Search:
         if self.shaking:
             self.shaking -= 1
         elif better:
-            self.waited = 0
+            self.waited, self.noise = 0, _SHAKE_NOISE
         else:
             self.waited += pairs
         if self.waited >= _PATIENCE:
-            self.waited, self.shaking = 0, _SHAKE_ROUNDS
-            self.board.refresh()
+            self._shake()
+
+    def _shake(self) -> None:
+        """A little harder each time that it did not help."""
+        self.waited, self.shaking = 0, _SHAKE_ROUNDS
+        self.noise = min(self.noise * _HARDER, _MOST_NOISE)
+        self.board.refresh()
 
     def _keep_better(self) -> bool:
         makespan = float(self.board.loads.max(initial=0.0))
