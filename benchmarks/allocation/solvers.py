@@ -3,8 +3,9 @@
     python solvers.py [--seeds 101,102,103] [--only NAME] [--write]
 
 Every value is recomputed by the independent checker. Bars are printed with pass or miss; the rows that are harder than any
-bar are there to show where the gap goes. The search is stopped by CPU seconds, since wall time on a shared machine says
-little; both are printed. The constants of the search were chosen on seeds 1 to 18. `--write` adds the rows to results/solvers-DATE.jsonl.
+bar are there to show where the gap goes. The search is stopped by CPU seconds, and bars are judged by them, since wall time
+on a shared machine says little; both are printed. The constants of the search were chosen on seeds 1 to 18, so use others.
+`--write` adds the rows to results/solvers-DATE.jsonl.
 """
 
 import argparse

@@ -31,7 +31,7 @@ def least_makespan(
     core = reduced(instance)
     if core.instance.size == 0:
         return core.nothing()
-    relaxed = relaxed_makespan(core.instance, core.prices(start))
+    relaxed = relaxed_makespan(core.instance, core.prices(start) if start else None)
     board = _new_board(core.instance, relaxed)
     search = search_on(core.instance, board, relaxed.tight, relaxed.bound)
     search.mix()
@@ -59,7 +59,7 @@ def _pairs(gpus: int) -> int:
 
 
 def _new_board(instance: Instance, relaxed: Relaxed) -> Board:
-    """Where tasks longer than the ceiling of the bound are not allowed, unless they have no other place."""
+    """No task is allowed where it takes longer than the ceiling, which leaves every task some type."""
     short = instance.seconds <= relaxed.ceiling
     allowed = replace(instance, seconds=np.where(short, instance.seconds, np.inf))
     board = board_of(allowed, relaxed.bound or 1.0, np.zeros(instance.size, dtype=np.int64))

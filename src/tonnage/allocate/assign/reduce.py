@@ -8,6 +8,9 @@ import numpy as np
 
 from tonnage.allocate.assign.problem import Assigned, Instance, Prices
 from tonnage.allocate.speeds import Floats, Ints
+from tonnage.errors import TonnageError
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,8 +22,8 @@ class Reduced:
     tasks: Ints  # of the whole
     types: Ints  # of the whole
 
-    def prices(self, prices: Prices | None) -> Prices | None:
-        return prices and Prices(second=prices.second[self.types], byte=prices.byte[self.types])
+    def prices(self, prices: Prices) -> Prices:
+        return Prices(second=prices.second[self.types], byte=prices.byte[self.types])
 
     def expanded(
         self,
@@ -49,7 +52,7 @@ class Reduced:
             gpus=within,
             positions=positions,
             value=value,
-            bound=min(bound, value),  # not more than the value, by an error of rounding
+            bound=_believable(bound, value),
             prices=Prices(second=self._wide(prices.second), byte=self._wide(prices.byte)),
             type_prices=self._wide(each if type_prices is None else type_prices),
             unplaced=np.flatnonzero(types < 0),
@@ -75,6 +78,15 @@ def reduced(instance: Instance) -> Reduced:
         capacity_bytes=instance.capacity_bytes[types],
     )
     return Reduced(whole=instance, instance=smaller, tasks=tasks, types=types)
+
+
+def _believable(bound: float, value: float) -> float:
+    """A bound may exceed the value by an error of rounding; by more, one of them is wrong."""
+    if bound > value * (1.0 + _ROUNDING):
+        raise TonnageError(
+            f"the bound {bound} is larger than the value {value}", "this is a fault of Tonnage: report it"
+        )
+    return min(bound, value)
 
 
 def _ranks(groups: Ints, order: Floats) -> Ints:

@@ -50,9 +50,7 @@ def replan(
     _place_rest(core.instance, gpus)
     bound = _bound(core, last, gpus >= 0)
     _improve(core, gpus, last, bound, keep_going)
-    prices = core.prices(last.prices)
-    assert prices is not None
-    assigned = finished(core, gpus, bound, prices)
+    assigned = finished(core, gpus, bound, core.prices(last.prices))
     had_place = np.append(last.types, -1)[before] >= 0
     elsewhere = (assigned.types != types) | (assigned.gpus != within)
     return Replanned(assigned=assigned, moved=np.flatnonzero(had_place & elsewhere))
@@ -99,7 +97,6 @@ def _place_rest(instance: Instance, gpus: Ints) -> None:
 def _bound(core: Reduced, last: Assigned, placed: Bools) -> float:
     """What the last prices prove for the tasks that have a place."""
     prices, tasks = core.prices(last.prices), core.instance.of_tasks(np.flatnonzero(placed))
-    assert prices is not None
     if tasks.size == 0:
         return 0.0
     return max(proven_makespan(tasks, prices, last.bound * each) for each in _CEILINGS)
@@ -109,7 +106,6 @@ def _improve(core: Reduced, gpus: Ints, last: Assigned, bound: float, keep_going
     """Exchanges until the makespan is what it was, or the effort is spent."""
     placed = np.flatnonzero(gpus >= 0)
     tasks, prices = core.instance.of_tasks(placed), core.prices(last.prices)
-    assert prices is not None
     if bound <= 0:
         return
     board = board_of(tasks, bound, gpus[placed])
