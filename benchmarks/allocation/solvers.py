@@ -51,7 +51,7 @@ HARDER = [
     Bar(name="long tasks are large", kind=Kind(tasks=500, gpus=100, correlation=0.8), seconds=5),
     Bar(name="long tasks are small", kind=Kind(tasks=500, gpus=100, correlation=-0.8), seconds=5),
     Bar(name="heavy tail", kind=Kind(tasks=500, gpus=100, tail=1.0), seconds=5),
-    Bar(name="tasks up to 2 mean loads", kind=Kind(tasks=500, gpus=100, cut=2.0), seconds=5),
+    Bar(name="heavier tail, up to 2 loads", kind=Kind(tasks=500, gpus=100, tail=1.0, cut=2.0), seconds=5),
     Bar(name="3 tasks a GPU", kind=Kind(tasks=300, gpus=100), seconds=5),
     Bar(name="3 tasks a GPU", kind=Kind(tasks=3_000, gpus=1_000), seconds=10),
     Bar(name="2 tasks a GPU", kind=Kind(tasks=200, gpus=100), seconds=5),
