@@ -3,7 +3,8 @@
     python benchmarks/allocation/simulate.py [--data FOLDER] [--long-jobs 100000] [--write]
 
 The published figures are those of a public scheduler's own simulator on the same trace, speeds and GPUs (rounds of 360 s);
-the bounds are linear programs. Nothing here is fitted to a seed: other seeds are other traces. Seconds are processor time.
+the bounds are linear programs. The two constants of the policy for completion were chosen on the published trace and on seven of
+the traces with the first seed; those with the second were not looked at before. Seconds are processor time.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ DATA = HERE.parents[2] / "shared" / "data" / "jobs"
 GPUS = {"v100": 8, "p100": 16, "k80": 24}
 LARGE = {"v100": 300, "p100": 500, "k80": 700}
 HOUR = 3600.0
+SEEDS = (100, 200)
 TAILS = (1.0, 1.05, 1.1, 1.2, 1.35, inf)
 GPU_MIXES = {"three types": GPUS, "p100 only": {"p100": 32}, "few fast": {"v100": 8, "k80": 64}}
 WORKLOADS = {
@@ -128,11 +130,11 @@ def curve(jobs: Jobs, table: SpeedTable) -> Iterator[dict[str, Any]]:
 # -- other traces ---------------------------------------------------------------------------------------------------------
 
 
-def others(table: SpeedTable) -> Iterator[dict[str, Any]]:
+def others(table: SpeedTable, seed: int) -> Iterator[dict[str, Any]]:
     for mix, gpus in GPU_MIXES.items():
         for name, workload in WORKLOADS.items():
-            jobs = make_jobs(workload, *on_gpus(table, gpus), seed=100)
-            print(f"\n{name}, {mix}: {workload.jobs} jobs")
+            jobs = make_jobs(workload, *on_gpus(table, gpus), seed=seed)
+            print(f"\n{name}, {mix}: {workload.jobs} jobs, seed {seed}")
             for label, scenario in {
                 "completion": Scenario(),
                 "completion, no packing": Scenario(packing=False),
@@ -142,7 +144,7 @@ def others(table: SpeedTable) -> Iterator[dict[str, Any]]:
             }.items():
                 summary = play(jobs, table, gpus, scenario)
                 line(label, summary, f"weighted {summary.weighted_mean_completion_seconds / HOUR:.2f} h")
-                yield row("seeded trace", label, summary, workload=name, gpus=gpus, seed=100)
+                yield row("seeded trace", label, summary, workload=name, gpus=gpus, seed=seed)
 
 
 def prices_beside_programs(table: SpeedTable) -> Iterator[dict[str, Any]]:
@@ -170,7 +172,7 @@ def prices_beside_programs(table: SpeedTable) -> Iterator[dict[str, Any]]:
 
 def long_trace(table: SpeedTable, count: int) -> Iterator[dict[str, Any]]:
     print(f"\n{count:,} jobs on {sum(LARGE.values()):,} GPUs")
-    for load in (0.9, 1.3):
+    for load in (0.9,):
         jobs = make_jobs(Workload(jobs=count, load=load), *on_gpus(table, LARGE), seed=1)
         begin = time.process_time()
         summary = play(jobs, table, LARGE, Scenario(restart_seconds=60.0))
@@ -193,7 +195,8 @@ def main() -> None:
     }  # fmt: skip
     rows, judged = published(jobs, table)
     rows += curve(jobs, table)
-    rows += others(table)
+    for seed in SEEDS:
+        rows += others(table, seed)
     rows += prices_beside_programs(table)
     rows += long_trace(table, options.long_jobs)
     print("\nbars")
