@@ -258,9 +258,7 @@ def test_a_lost_node_is_told_and_its_jobs_go_elsewhere_if_they_may(slurm: SlurmE
     slurm_rig.lose("p100n0")
     try:
         assert {node.name for node in slurm.inventory() if not node.is_up} == {"p100n0"}
-        lost = wait_for(slurm, staying, is_over)
-        # For a moment Slurm may call the job failed, before it is in the queue again.
-        moved = wait_for(slurm, moving, lambda status: status.state is JobState.SUCCEEDED)
+        lost, moved = wait_for(slurm, staying, is_over), wait_for(slurm, moving, is_over)
     finally:
         slurm_rig.find("p100n0")
     assert (lost.state, lost.reason, lost.restarts) == (JobState.FAILED, "its node was lost", 0)

@@ -12,7 +12,7 @@ from tonnage.allocate.tasks_file import read_tasks
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.planning import plan_for, problem_of
-from tonnage.planning.measuring import keep_measurements, with_measured
+from tonnage.planning.measuring import keep_measurements
 from tonnage.planning.orders import orders_of
 from tonnage.planning.running import Run
 from tonnage.profile.recorder import PREFIX
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_task_that_ran_is_a_measurement_and_the_next_plan_goes_by_it(folder: Path) -> None:
     file = read_tasks("tasks.yaml")
     problem, _ = problem_of(file, "cluster.yaml")
-    assert with_measured(problem, file) is problem
+    assert {task.profiles["T4"].step_seconds for task in problem.tasks} == {0.25}
     plan = plan_for(problem, seconds=0)
     engine = FakeEngine(behave=lambda job: FakeRun(lines=("training", "", PREFIX + json.dumps(RECORD))))
     only = [order for order in orders_of(problem, plan, file, "run-m") if order.task == "a"]
@@ -66,6 +66,6 @@ def test_a_task_that_ran_is_a_measurement_and_the_next_plan_goes_by_it(folder: P
     with open_database() as database:
         ((environment, row),) = database.measurements(campaign="plans")
     assert (environment.gpu, row.step_seconds and row.step_seconds.mean) == ("T4", 0.5)
-    again = {task.name: task for task in with_measured(problem, file).tasks}
+    again = {task.name: task for task in problem_of(file, "cluster.yaml")[0].tasks}
     assert (again["a"].profiles["T4"].step_seconds, again["a"].profiles["T4"].basis) == (0.5, "measured")
     assert again["b"].profiles["T4"].step_seconds == 0.25  # other arguments are another run

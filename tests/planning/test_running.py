@@ -150,6 +150,33 @@ def test_tasks_of_a_lost_node_are_planned_anew(tmp_path: Path) -> None:
     assert said[0].startswith("n-1 lost: ")
 
 
+def test_a_task_that_fails_with_its_node_is_planned_anew_even_if_it_is_the_last(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+
+    def behave(job: Job) -> FakeRun:
+        if job.placements[0].node == "n-1":
+            engine.down.add("n-1")  # it takes the node along
+            return FakeRun(exit_code=1, polls=0)
+        return FakeRun(polls=0)
+
+    engine = watch.run.engine = QueueEngine(behave=behave)
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+
+
+def test_a_task_that_fits_on_no_node_that_is_left_is_given_up(tmp_path: Path) -> None:
+    pinned = "  - {name: here, speeds: {T4: 1}, steps: 1, nodes: [n-1], command: [run]}\n"
+    watch = made(tmp_path, read(tmp_path, TASKS + pinned))
+    watch.run.engine = QueueEngine(down={"n-1"})
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    here = watch.run.tasks["here"].status
+    assert (here.state, here.reason) == ("failed", "may run on n-1 alone, which the cluster does not have")
+    others = {each.status.state for name, each in watch.run.tasks.items() if name != "here"}
+    assert others == {"succeeded"}
+
+
 def test_a_task_without_anything_to_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a has speeds and nothing that could be run"):
         made(tmp_path, read(tmp_path, "tasks:\n  - {name: a, speeds: {T4: 1}, steps: 10}\n"))

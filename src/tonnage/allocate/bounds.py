@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tonnage.allocate.intervals import Intervals, can_be_bounded
-from tonnage.allocate.linear import Shares, most_even
+from tonnage.allocate.linear import Shares, most_even, shortest_seconds
 from tonnage.allocate.objectives import Objective, joules, lateness
 from tonnage.allocate.problem import Problem, Task
-from tonnage.allocate.queue import Queue
+from tonnage.allocate.queue import Queue, new_queue
 from tonnage.allocate.sharing import joint_speeds
 from tonnage.allocate.speeds import Floats, SpeedTable, TaskClass
 
@@ -55,18 +55,8 @@ def as_queue(problem: Problem, tasks: Sequence[Task]) -> Queue:
         alone=alone,
         paired=_paired(problem, tasks, alone),
     )
-    return Queue(
-        table=table,
-        capacity=np.array([len(problem.devices_of(gpu)) for gpu in models]),
-        classes=np.arange(len(tasks)),
-        left_steps=np.array([task.steps for task in tasks], dtype=float),
-        weights=np.array([task.weight for task in tasks]),
-        made_steps=np.zeros(len(tasks)),
-        age_seconds=np.zeros(len(tasks)),
-        crowding=0.0,
-        places=np.full(len(tasks), -1),
-        efficiency=np.ones((len(tasks), len(models))),
-    )
+    capacity = np.array([len(problem.devices_of(gpu)) for gpu in models])
+    return new_queue(table, capacity, np.arange(len(tasks)), np.array([task.steps for task in tasks], dtype=float))
 
 
 def _paired(problem: Problem, tasks: Sequence[Task], alone: Floats) -> Floats:
@@ -106,7 +96,7 @@ def _makespan(problem: Problem, tasks: list[Task]) -> float:
     longest = _longest(tasks)
     if len(tasks) > MOST_IN_PROGRAM or problem.most_together > 2:
         return max(longest, _area_seconds(problem, tasks))
-    return max(longest, 1.0 / makespan_program(problem, tasks).value)
+    return max(longest, shortest_seconds(as_queue(problem, tasks)))
 
 
 def _area_seconds(problem: Problem, tasks: list[Task]) -> float:

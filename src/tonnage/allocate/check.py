@@ -5,7 +5,7 @@ It shares no code with the solvers beyond what a task is and how fast tasks are 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -45,11 +45,11 @@ def faults(problem: Problem, plan: Plan) -> Iterator[str]:
 
 
 def _names(tasks: dict[str, Task], plan: Plan) -> Iterator[str]:
-    seen = [each.task for each in plan.assignments] + [each.task for each in plan.unplaced]
-    for name in sorted(set(seen)):
+    seen = Counter([each.task for each in plan.assignments] + [each.task for each in plan.unplaced])
+    for name, count in sorted(seen.items()):
         if name not in tasks:
             yield f"there is no task {name}"
-        elif seen.count(name) > 1:
+        elif count > 1:
             yield f"{name} is there more than once"
     if missing := sorted(set(tasks) - set(seen)):
         yield f"nothing is said of {', '.join(missing[:3])}"

@@ -5,6 +5,7 @@ Pairs are far too many to list. Only those that would pay at the prices of the l
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from tonnage.errors import MissingDependency, TonnageError
 _MOST_ROUNDS = 12  # of adding pairs
 _LATE = 1e3  # what it costs to leave a task undone, in the most that one column can bring
 _WIDEST = 1e5  # weighted speeds further apart count as so far: solvers need numbers of like size
+_TINY = 1e-4  # of the longest task
 _SOON = 1e4  # who needs less of a period than one over this counts as needing so much
 _REST = 0.01  # of the least speed may be given up for the mean of all
 
@@ -81,6 +83,16 @@ def most_even(queue: Queue, weight: Floats, *, use_rest: bool = False) -> Shares
     )
 
 
+def shortest_seconds(queue: Queue) -> float:
+    """In which all of it could be done, whatever may be cut and moved: a bound of every schedule.
+
+    Tiny tasks are left out. Fewer are not longer, and with numbers of like size no weight is bent.
+    """
+    least = queue.least_seconds
+    long = queue.chosen(np.flatnonzero(least >= _TINY * least.max()))
+    return 1.0 / most_even(long, 1.0 / long.left_steps).value
+
+
 @dataclass(slots=True)
 class LinearRows:
     """A matrix in the making, by entries."""
@@ -109,7 +121,7 @@ class Answer:
     prices: Floats  # of each row, at least 0
 
 
-class _Program:
+class _Program(ABC):
     """Periods with columns of their own. In each, a row for the time of each task and one for the GPUs of each type; then
     one for the speed of each task, which subclasses fill."""
 
@@ -144,12 +156,13 @@ class _Program:
             count += columns.size
         return numbers
 
+    @abstractmethod
     def gain(self, answer: Answer, period: int) -> Floats:
         """What a step of each task is worth in a period."""
-        raise NotImplementedError
 
+    @abstractmethod
     def solve(self) -> Answer:
-        raise NotImplementedError
+        """With the columns that there are so far."""
 
     def add_pairs(self, answer: Answer) -> bool:
         found = [

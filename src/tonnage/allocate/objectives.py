@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tonnage.allocate.plan import Assignment
 from tonnage.allocate.problem import Problem, Task
+from tonnage.units import format_energy, format_seconds, format_usd
 
 
 class Objective(StrEnum):
@@ -19,10 +20,17 @@ class Objective(StrEnum):
     COST = "cost"  # US dollars
 
 
-UNITS = {
-    Objective.MAKESPAN: "s", Objective.COMPLETION: "s", Objective.DEADLINE: "s",
-    Objective.FAIRNESS: "", Objective.ENERGY: "J", Objective.COST: "USD",
-}  # fmt: skip
+def words_for(objective: Objective, value: float) -> str:
+    """A value as people read it."""
+    match objective:
+        case Objective.ENERGY:
+            return format_energy(value)
+        case Objective.COST:
+            return format_usd(value)
+        case Objective.FAIRNESS:
+            return f"{value:.3g}"
+        case _:
+            return format_seconds(value)
 
 
 def value_of(problem: Problem, objective: Objective, assignments: Iterable[Assignment]) -> float:

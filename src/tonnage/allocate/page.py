@@ -6,11 +6,11 @@ from importlib.resources import files
 
 from tonnage import __version__
 from tonnage.allocate.gantt import draw_gantt
-from tonnage.allocate.objectives import UNITS, Objective
+from tonnage.allocate.objectives import Objective, words_for
 from tonnage.allocate.plan import Assignment, Plan
 from tonnage.allocate.problem import Problem
 from tonnage.estimate.page_text import escape
-from tonnage.units import format_energy, format_seconds, format_usd
+from tonnage.units import format_seconds
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 
@@ -45,18 +45,6 @@ def render_page(problem: Problem, plan: Plan) -> str:
 </body>
 </html>
 """
-
-
-def words_for(objective: Objective, value: float) -> str:
-    match UNITS[objective]:
-        case "s":
-            return format_seconds(value)
-        case "J":
-            return format_energy(value)
-        case "USD":
-            return format_usd(value)
-        case _:
-            return f"{value:.3g}"
 
 
 def _summary(problem: Problem, plan: Plan) -> str:

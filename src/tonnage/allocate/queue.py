@@ -30,6 +30,14 @@ class Queue:
     def size(self) -> int:
         return len(self.classes)
 
+    def chosen(self, which: Ints) -> Queue:
+        """Some of the tasks."""
+        return replace(
+            self, classes=self.classes[which], left_steps=self.left_steps[which], made_steps=self.made_steps[which],
+            weights=self.weights[which], age_seconds=self.age_seconds[which], places=self.places[which],
+            efficiency=self.efficiency[which],
+        )  # fmt: skip
+
     @property
     def gpus(self) -> Ints:
         return self.table.gpus[self.classes]
@@ -53,6 +61,16 @@ class Queue:
         """How much longer each has taken so far than on the GPUs that suit it."""
         needed = self.made_steps / self.best_speeds
         return np.asarray(np.clip((self.age_seconds + _YOUNG_SECONDS) / (needed + _YOUNG_SECONDS), 1.0, _SLOWEST))
+
+
+def new_queue(table: SpeedTable, capacity: Ints, classes: Ints, steps: Floats) -> Queue:
+    """Tasks of which none has begun, all alike but for their classes and steps."""
+    count = len(classes)
+    return Queue(
+        table=table, capacity=capacity, classes=classes, left_steps=steps, made_steps=np.zeros(count),
+        weights=np.ones(count), age_seconds=np.zeros(count), crowding=0.0, places=np.full(count, -1),
+        efficiency=np.ones((count, len(capacity))),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,10 +15,6 @@ from tonnage.allocate.sharing import joint_speeds, memory_holds, pays
 Ended = Callable[[Task, float], None]
 
 
-def _nobody(task: Task, end_seconds: float) -> None:
-    """Nobody wants to know."""
-
-
 @dataclass(slots=True)
 class Seat:
     """The state of a GPU at the moment `now`, from which on nothing is decided."""
@@ -32,7 +28,7 @@ class Seat:
     def copy(self) -> Seat:
         return Seat(self.problem, self.device, self.now, list(self.active), self.empty_at)
 
-    def add(self, task: Task, ready: float, ended: Ended = _nobody) -> float:
+    def add(self, task: Task, ready: float, ended: Ended = lambda task, end: None) -> float:
         """Let a task start here at the earliest; when that is."""
         while not (self.now >= ready and self._takes(task)):
             self._step(until=ready if ready > self.now else float("inf"), ended=ended)
@@ -49,11 +45,11 @@ class Seat:
             future._step(until=float("inf"), ended=lambda task, end: found.append((task, end)))
         return found
 
-    def drain(self, ended: Ended = _nobody) -> None:
+    def drain(self, ended: Ended = lambda task, end: None) -> None:
         while self.active:
             self._step(until=float("inf"), ended=ended)
 
-    def wait_until(self, moment: float, ended: Ended = _nobody) -> None:
+    def wait_until(self, moment: float, ended: Ended = lambda task, end: None) -> None:
         while self.active or self.now < moment:
             self._step(until=moment if moment > self.now else float("inf"), ended=ended)
 

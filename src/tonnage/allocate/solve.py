@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,6 +17,8 @@ from tonnage.allocate.problem import Problem
 from tonnage.allocate.reasons import with_reasons
 from tonnage.allocate.search import best_found
 from tonnage.errors import UsageError
+
+_ROUNDING = 1e-6  # of linear programs; a bound that is further above the value is wrong, and the checker says so
 
 
 def allocate_tasks(
@@ -35,21 +38,21 @@ def allocate_tasks(
     plan = Plan(
         objective=objective.value,
         value=value,
-        bound=min(bound, value),
+        bound=value if value < bound <= value * (1 + _ROUNDING) else bound,
         assignments=tuple(sorted(assignments, key=lambda each: (each.start_seconds, order[each.task]))),
         unplaced=tuple(unplaced),
         solver="orders",
     )
-    check(replace(problem, tasks=(*able, *(t for t in problem.tasks if t.name not in {a.name for a in able}))), plan)
+    check(possible, replace(plan, unplaced=()))
     return replace(plan, assignments=with_reasons(problem, objective, plan))
 
 
 def _check(problem: Problem) -> None:
     if not problem.devices:
         raise UsageError("the cluster has no GPUs")
-    names = [task.name for task in problem.tasks]
-    if double := {name for name in names if names.count(name) > 1}:
-        raise UsageError(f"there are several tasks called {min(double)}")
+    counts = Counter(task.name for task in problem.tasks)
+    if double := [name for name, count in counts.items() if count > 1]:
+        raise UsageError(f"there are several tasks called {double[0]}")
     if none := [task.name for task in problem.tasks if task.gpus < 1]:
         raise UsageError(f"{none[0]} wants less than one GPU")
     check_precedence(problem.tasks)

@@ -39,14 +39,12 @@ def allocate_command(
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.planning import plan_for, problem_of
-    from tonnage.planning.measuring import with_measured
 
     check_folder(html)
     _check_engine(engine, submit=submit, watch=watch)
     file = read_tasks(tasks)
     with progress() as say:
         problem, smallest = problem_of(file, cluster, say)
-        problem = with_measured(problem, file)
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
     if html is not None:
         from tonnage.allocate.page import render_page

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tonnage.allocate.alternatives import alternatives
-from tonnage.allocate.objectives import Objective
-from tonnage.allocate.page import words_for
+from tonnage.allocate.objectives import Objective, words_for
 from tonnage.errors import NotFound
 from tonnage.hardware.catalogue import nearest
 from tonnage.units import format_seconds

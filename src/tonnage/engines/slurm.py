@@ -29,7 +29,15 @@ from tonnage.engines.slurm_client import Silent, UnknownJob, run
 from tonnage.engines.slurm_folder import JobFolder
 from tonnage.engines.slurm_inventory import check_feature, offered_type, parse_nodes, parse_types, shards_per_gpu
 from tonnage.engines.slurm_script import OWNER, SlurmOptions, Terms, parts_of, render
-from tonnage.engines.slurm_states import SACCT_FIELDS, SQUEUE_FIELDS, Record, parse_sacct, parse_squeue, status_of
+from tonnage.engines.slurm_states import (
+    SACCT_FIELDS,
+    SQUEUE_FIELDS,
+    Record,
+    parse_sacct,
+    parse_squeue,
+    starts_again,
+    status_of,
+)
 from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
@@ -103,7 +111,9 @@ class SlurmEngine:
         for path in sorted(self.folder.iterdir()):
             folder = JobFolder(path)
             if folder.token:
-                record = known.get(folder.slurm_id) or self._record(folder)
+                record = known.get(folder.slurm_id)
+                if record is None or folder.requeues:
+                    record = self._record(folder)
                 yield JobId(folder.name), self._status(folder, record), folder.labels
 
     def remove(self, job_id: JobId) -> None:
@@ -198,6 +208,8 @@ class SlurmEngine:
             return next((record for record in mine if record.comment == _comment(folder)), None)
         queued = [record for record in self._squeue(f"--jobs={folder.slurm_id}") if record.slurm_id == folder.slurm_id]
         mine = [record for record in queued if record.comment == _comment(folder)]
+        if mine and folder.requeues:
+            return starts_again(mine[0])
         return next(iter(mine), None) or _from_accounts(folder) or folder.own_record()
 
     def _status(self, folder: JobFolder, record: Record | None) -> JobStatus:

@@ -40,7 +40,7 @@ class JobFolder:
             write_files(self.path / COPY, job.source.files)
         (self.path / TOKEN).write_text(token)
         (self.path / OUTPUT).touch(mode=0o600)  # so that whoever follows it finds it before the job starts
-        write_json(self.path / _JOB, {"labels": dict(job.labels), "memory_bytes": job.resources.memory_bytes})
+        write_json(self.path / _JOB, _facts(job))
 
     @property
     def name(self) -> str:
@@ -61,6 +61,10 @@ class JobFolder:
     @property
     def memory_bytes(self) -> int:
         return int(self._job().get("memory_bytes", 0))
+
+    @property
+    def requeues(self) -> bool:
+        return bool(self._job().get("requeue"))
 
     @property
     def slurm_id(self) -> str:
@@ -121,3 +125,7 @@ class JobFolder:
             return (self.path / name).read_text()
         except (FileNotFoundError, NotADirectoryError):
             return ""
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    return {"labels": dict(job.labels), "memory_bytes": job.resources.memory_bytes, "requeue": job.requeue}

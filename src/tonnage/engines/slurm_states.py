@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tonnage.engines.base import JobState, JobStatus
 
@@ -54,6 +54,7 @@ _WAITS = {
     "Priority": "others come first",
     "Dependency": "waits for other jobs to end",
     "BeginTime": "Slurm waits a little before it starts it again",
+    "NodeFail": "its node was lost, and it starts again",
     "JobHeldUser": "it is held: scontrol release lets it go",
     "ReqNodeNotAvail": "a node that it needs is not there",
 }
@@ -98,6 +99,13 @@ def _squeue_record(row: dict[str, str]) -> Record:
         started_at=_seconds(row["starttime"]) if state != "PENDING" else None,  # else when it is expected to
         ended_at=_seconds(row["endtime"]) if _is_over(state) else None,  # else by when it must have ended
         comment=row["comment"],
+    )
+
+
+def starts_again(record: Record) -> Record:
+    """Of a job that may: between the loss of its node and its return to the queue, Slurm calls it failed for a moment."""
+    return (
+        replace(record, state="REQUEUED", reason="NodeFail", ended_at=None) if record.state == "NODE_FAIL" else record
     )
 
 

@@ -35,9 +35,7 @@ def allocate(
     progress: Progress = lambda text: None,
 ) -> Plan:
     """Who runs where and when. Programs are followed on a virtual GPU; nothing runs."""
-    file = tasks if isinstance(tasks, TasksFile) else read_tasks(tasks)
-    problem, smallest = problem_of(file, cluster, progress)
-    problem = with_measured(problem, file)
+    problem, smallest = problem_of(tasks, cluster, progress)
     return plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=progress)
 
 
@@ -49,6 +47,7 @@ def plan_for(
     seconds: float = _SECONDS,
     progress: Progress = lambda text: None,
 ) -> Plan:
+    """The best plan that is found in so many seconds."""
     began = time.monotonic()
     progress("looking for a good plan")
     plan = allocate_tasks(
@@ -60,7 +59,7 @@ def plan_for(
 def problem_of(
     tasks: str | Path | TasksFile, cluster: str | Path | Cluster, progress: Progress = lambda text: None
 ) -> tuple[Problem, dict[str, str]]:
-    """What is to be allocated, and for tasks that fit nowhere the smallest GPU that would do."""
+    """What is to be allocated, by what was measured where it was; and for tasks that fit nowhere the GPU that would do."""
     file = tasks if isinstance(tasks, TasksFile) else read_tasks(tasks)
     machines = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     devices = devices_of_cluster(machines)
@@ -70,7 +69,7 @@ def problem_of(
     reports = _reports(file, progress)
     made = [task for section in file.tasks for task in tasks_of(section, models, reports.get(_key(section)))]
     problem = Problem(devices=devices, tasks=tuple(made), risk=file.risk, most_together=file.most_together)
-    return problem, _smallest(file, reports, devices)
+    return with_measured(problem, file), _smallest(file, reports, devices)
 
 
 def _objective(name: str) -> Objective:

@@ -23,6 +23,7 @@ class Followed:
     order: Order
     deployment: Deployment | None = None
     status: JobStatus = _UNSEEN
+    given_up: bool = False  # no node that is left could run it
 
     @property
     def task(self) -> str:
@@ -85,7 +86,7 @@ class Run:
         old = self.tasks[task]
         if old.deployment is not None and end(old.deployment.name_there, self.engine):
             self.deployments.forget(old.deployment)
-        self.tasks[task] = replace(old, status=JobStatus(state=JobState.FAILED, reason=reason))
+        self.tasks[task] = replace(old, status=JobStatus(state=JobState.FAILED, reason=reason), given_up=True)
 
     def _may_start(self, each: Followed) -> bool:
         if isinstance(self.engine, Queues):

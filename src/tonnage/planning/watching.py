@@ -34,20 +34,24 @@ class Watch:
     def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Followed]:
         """Every task whenever it has changed, until all are over."""
         while True:
-            self._look_for_losses()
+            if time.monotonic() - self._asked > _INVENTORY_SECONDS:
+                self._look_for_losses()
             self.run.submit()
             yield from self.run.look()
-            if self.run.is_over:
+            # What has failed at the very end may have been on a node that was lost just now.
+            if self.run.is_over and not self._look_for_losses():
                 return
             pause(_LOOK_SECONDS)
 
-    def _look_for_losses(self) -> None:
-        if time.monotonic() - self._asked < _INVENTORY_SECONDS:
-            return
+    def _look_for_losses(self) -> bool:
+        """Whether there were any, so that something is to be done again."""
         self._asked = time.monotonic()
         lost = lost_nodes(self.run)
-        if lost:
+        if lost and all(device.node in lost for device in self.problem.devices):
+            self.say("all nodes are lost: waiting for one to come back")
+        elif lost:
             self._move(lost)
+        return bool(lost)
 
     def _move(self, lost: set[str]) -> None:
         moving = stranded(self.run, lost)

@@ -104,15 +104,17 @@ class Simulator:
     def _decide(self) -> None:
         active, queue = self._active, self._queue(self._active)
         decision = self.policy.decide(queue, self.now, self.last_arrival)
+        least_seconds = _LEAST_RESTARTS * self.restart_seconds
+        period_seconds = max(decision.seconds, least_seconds)
         slices = cut(decision.shares, self.capacity, len(active), decision.least_part(self.restart_seconds))
         end = self.now
         self._slices.clear()
         for piece in slices:
-            end += piece.part * decision.seconds
+            end += piece.part * period_seconds
             self._slices.append((end, active, decision.shares.columns.chosen(piece.columns)))
         self.decisions += 1
         self._pending = False
-        self._next_decision = self.now + max(decision.least_seconds, _LEAST_RESTARTS * self.restart_seconds)
+        self._next_decision = self.now + max(decision.least_seconds, least_seconds)
         self._begin_slice()
         self._choose_spares(queue)
         self._fill()

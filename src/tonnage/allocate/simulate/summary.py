@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.allocate.linear import most_even
-from tonnage.allocate.queue import Queue
+from tonnage.allocate.linear import shortest_seconds
+from tonnage.allocate.queue import new_queue
 from tonnage.allocate.simulate.jobs import Jobs
 from tonnage.allocate.simulate.simulator import Outcome
 from tonnage.allocate.speeds import Ints, SpeedTable
 
 _MOST_BOUNDED = 1000  # jobs: beyond that the linear program of the bound takes too long
-_TINY = 1e-4  # of the longest job: shorter ones are left out of the bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +74,5 @@ def makespan_bound_seconds(jobs: Jobs, table: SpeedTable, capacity: Ints) -> flo
         return None
     least = jobs.steps / table.best[jobs.classes]
     after = float((jobs.arrival_seconds - jobs.arrival_seconds[0] + least).max())
-    long = np.flatnonzero(least >= _TINY * least.max())  # fewer jobs are not longer, and numbers stay of like size
-    count = len(long)
-    queue = Queue(
-        table=table,
-        capacity=capacity,
-        classes=jobs.classes[long],
-        left_steps=jobs.steps[long],
-        made_steps=np.zeros(count),
-        weights=np.ones(count),
-        age_seconds=np.zeros(count),
-        crowding=0.0,
-        places=np.full(count, -1),
-        efficiency=np.ones((count, len(capacity))),
-    )
-    return max(after, 1.0 / most_even(queue, 1.0 / queue.left_steps).value)
+    queue = new_queue(table, capacity, jobs.classes, jobs.steps)
+    return max(after, shortest_seconds(queue))
