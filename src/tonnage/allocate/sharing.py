@@ -9,7 +9,6 @@ agree with it to 6 % in the median (benchmarks/allocation/pairs.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
 from statistics import NormalDist
 
 from tonnage.allocate.problem import Device, Problem, Profile
@@ -18,13 +17,10 @@ from tonnage.allocate.problem import Device, Problem, Profile
 def memory_needed(profiles: Sequence[Profile], risk: float) -> float:
     """Bytes that the tasks together do not exceed, except with probability `risk`.
 
-    Deviations are added as if independent for half of their variance and common for the other half: estimates of like
-    programs err alike.
+    Deviations are added as they are: equal programs err alike, and no sum deviates more than its parts together.
     """
     mean = sum(profile.memory_bytes for profile in profiles)
-    independent = sqrt(sum(profile.memory_deviation_bytes**2 for profile in profiles))
-    common = sum(profile.memory_deviation_bytes for profile in profiles)
-    deviation = sqrt(0.5 * independent**2 + 0.5 * common**2)
+    deviation = sum(profile.memory_deviation_bytes for profile in profiles)
     return mean + NormalDist().inv_cdf(1.0 - risk) * deviation
 
 
