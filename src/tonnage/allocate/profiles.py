@@ -9,7 +9,7 @@ from tonnage.allocate.problem import Profile, Task
 from tonnage.allocate.tasks_file import names_of
 from tonnage.allocate.tasks_models import TaskSection
 from tonnage.errors import TonnageError, UsageError
-from tonnage.estimate.estimate import Estimate, Report
+from tonnage.estimate.estimate import Estimate, Interval, Report
 from tonnage.units import format_bytes
 
 _TOO_LITTLE_TIME = 1e-9
@@ -82,18 +82,22 @@ def _estimated(
 
 
 def profile_of(estimate: Estimate) -> Profile:
-    """The upper bound of the memory is exceeded as often as the estimate's coverage leaves on one side."""
-    assert estimate.time is not None
-    side = NormalDist().inv_cdf(0.5 + estimate.coverage / 2)
+    time = estimate.time
+    assert time is not None
     memory = estimate.device_bytes
     return Profile(
-        step_seconds=max(estimate.time.step_seconds.value, _TOO_LITTLE_TIME),
+        step_seconds=max(time.step_seconds.value, _TOO_LITTLE_TIME),
         memory_bytes=int(memory.value),
-        memory_deviation_bytes=(memory.high - memory.value) / side,
-        watts=estimate.time.power_watts.value,
-        busy=max(estimate.time.utilisation, 0.01),
-        basis=estimate.time.basis,
+        memory_deviation_bytes=deviation_bytes(memory, estimate.coverage),
+        watts=time.power_watts.value / estimate.gpu_count,
+        busy=max(time.utilisation, 0.01),
+        basis=time.basis,
     )
+
+
+def deviation_bytes(memory: Interval, coverage: float) -> float:
+    """The upper bound is exceeded as often as the coverage leaves on one side."""
+    return (memory.high - memory.value) / NormalDist().inv_cdf(0.5 + coverage / 2)
 
 
 def _steps(section: TaskSection, report: Report | TonnageError | None) -> float:
