@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from problems import devices, problems, task
 
-from tonnage.allocate.bounds import lower_bound
+from tonnage.allocate.bounds import Bounds
 from tonnage.allocate.check import check, faults
 from tonnage.allocate.objectives import Objective
 from tonnage.allocate.plan import Plan
@@ -61,7 +61,7 @@ def test_bounds_are_below_every_order_and_choice_of_gpus(problem: Problem) -> No
     small, _ = split_feasible(replace(small, tasks=tuple(possible)), {})
     best = least(small)
     for objective in (Objective.MAKESPAN, Objective.COMPLETION, Objective.DEADLINE, Objective.FAIRNESS):
-        assert lower_bound(small, objective, small.tasks) <= best[objective] * (1 + 1e-6) + 1e-6, objective
+        assert Bounds(small).lower(objective) <= best[objective] * (1 + 1e-6) + 1e-6, objective
         assert solve(small, objective, 50).value >= best[objective] * (1 - 1e-6) - 1e-6, objective
 
 

@@ -42,3 +42,12 @@ def test_a_task_without_kernels_still_wants_some_of_the_time() -> None:
 def test_the_power_of_several_gpus_is_shared_out_among_them() -> None:
     gang = replace(ESTIMATE, gpu_count=2, time=replace(TIME, power_watts=Interval(600.0, 500.0, 700.0)))
     assert profile_of(gang).watts == profile_of(ESTIMATE).watts == 300.0
+
+
+def test_a_profile_tells_what_stays_and_what_a_batch_takes() -> None:
+    categories = {"context": 1 * GIB, "parameters": 2 * GIB, "optimizer_state": 4 * GIB, "activations": 3 * GIB}
+    copies = Interval(0.01, 0.0, 0.1)
+    time = replace(TIME, h2d_seconds=copies, d2h_seconds=copies, bandwidth_share=0.125)
+    told = profile_of(replace(ESTIMATE, categories=categories, h2d_bytes_step=4096, time=time)).as_dict()
+    assert (told["persistent_bytes"], told["transient_bytes"], told["batch_bytes"]) == (7 * GIB, 3 * GIB, 4096)
+    assert (told["copy_seconds"], told["bandwidth"]) == (0.02, 0.125)

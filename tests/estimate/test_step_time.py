@@ -120,3 +120,14 @@ def test_cost_is_the_price_of_the_gpu_where_one_is_known() -> None:
     assert unknown is not None
     assert priced.cost_usd_hour == Interval(*[L4.price_usd_hour] * 3)
     assert unknown.cost_usd_hour is None
+
+
+@pytest.mark.parametrize("gpu", [H200, L4], ids=lambda gpu: gpu.name)
+def test_kernels_that_only_move_bytes_take_more_of_the_bandwidth(gpu: Gpu) -> None:
+    """And none of them more than the time in which they run."""
+    computing, moving, tiny = (
+        describe_time(time_step(step_with(*[(call, Phase.FORWARD)] * 20), gpu, TimeModel()), gpu, TimeModel())
+        for call in (product(4096), relu(8192), relu(64))
+    )
+    assert computing.bandwidth_share < moving.bandwidth_share
+    assert all(0.0 < time.bandwidth_share <= time.utilisation for time in (computing, moving, tiny))

@@ -3,25 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
+from tonnage.allocate.areas import Areas
+from tonnage.allocate.assign.bounds import relaxed_makespan
+from tonnage.allocate.assign.completion import completion_bound
+from tonnage.allocate.assign.problem import Instance
+from tonnage.allocate.company import Company
 from tonnage.allocate.intervals import Intervals, can_be_bounded
-from tonnage.allocate.linear import Shares, most_even, shortest_seconds
+from tonnage.allocate.kinds import kinds_of
+from tonnage.allocate.linear import Shares, ending_together
 from tonnage.allocate.objectives import Objective, joules, lateness
 from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.queue import Queue, new_queue
-from tonnage.allocate.sharing import joint_speeds
 from tonnage.allocate.speeds import Floats, SpeedTable, TaskClass
 
-MOST_IN_PROGRAM = 400  # tasks; more of them are bounded by the sums alone
+_MOST_IN_PROGRAM = 400  # tasks; more of them are bounded by the sums alone
 
 
-def lower_bound(problem: Problem, objective: Objective, tasks: Sequence[Task]) -> float:
-    """Of the objective, for these tasks of the problem, all of which can run."""
-    if not tasks:
-        return 0.0
-    return _BOUNDS[objective](problem, list(tasks))
+class Bounds:
+    """What every plan for these tasks of a problem must obey. All of them can run."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.tasks = problem, list(problem.tasks)
+        self.areas = Areas(problem, self.tasks)
+
+    def lower(self, objective: Objective) -> float:
+        return _BOUNDS[objective](self) if self.tasks else 0.0
+
+    @cached_property
+    def even(self) -> Shares | None:
+        """All tasks at the speeds at which they would end together, in parts of the time on each model and in pairs.
+
+        None where they are too many, or more than two may be together.
+        """
+        if len(self.tasks) > _MOST_IN_PROGRAM or self.problem.most_together > 2:
+            return None
+        return ending_together(as_queue(self.problem, self.tasks))
+
+    def instance(self, seconds_on: Callable[[Task, str], float]) -> Instance:
+        """As arrays: so many seconds of each task on each model."""
+        models, tasks, infinite = self.problem.models, self.tasks, float("inf")
+        return Instance(
+            seconds=np.array([[seconds_on(t, g) if g in t.profiles else infinite for g in models] for t in tasks]),
+            memory_bytes=np.zeros((len(tasks), len(models)), dtype=np.int64),  # who fits nowhere is not among the tasks
+            counts=np.array([len(self.problem.devices_of(gpu)) for gpu in models]),
+            capacity_bytes=np.ones(len(models), dtype=np.int64),
+            resident=False,
+            weights=np.array([task.weight for task in tasks]),
+        )
+
+    @cached_property
+    def longest_seconds(self) -> float:
+        """Of a task and all for whom it waits."""
+        return max(earliest_ends(self.tasks).values())
+
+    @cached_property
+    def area_seconds(self) -> float:
+        """All GPU seconds over all GPUs, each task where it takes least."""
+        return sum(self.areas.least_seconds(task) * task.gpus for task in self.tasks) / len(self.problem.devices)
+
+    def intervals(self) -> Intervals:
+        """With a horizon in which good plans have done most."""
+        released = max(task.release_seconds for task in self.tasks)
+        horizon = released + 2.0 * max(self.area_seconds, self.longest_seconds)
+        return Intervals(self.problem, self.tasks, self.areas.seconds, horizon)
 
 
 def earliest_ends(tasks: Sequence[Task]) -> dict[str, float]:
@@ -40,95 +88,73 @@ def earliest_ends(tasks: Sequence[Task]) -> dict[str, float]:
     return ends
 
 
-def makespan_program(problem: Problem, tasks: Sequence[Task]) -> Shares:
-    """All tasks at the speeds at which they would end together, in parts of the time on each model and in pairs."""
-    return most_even(as_queue(problem, tasks), 1.0 / np.array([task.steps for task in tasks]))
-
-
 def as_queue(problem: Problem, tasks: Sequence[Task]) -> Queue:
-    """Each task a class of its own."""
-    models = problem.models
-    alone = np.array([[1.0 / t.profiles[g].step_seconds if g in t.profiles else 0.0 for g in models] for t in tasks])
+    """The classes are the tasks' kinds."""
+    models, kinds = problem.models, kinds_of(tasks)
+    alone = np.array(
+        [[1.0 / t.profiles[g].step_seconds if g in t.profiles else 0.0 for g in models] for t in kinds.examples]
+    )
     table = SpeedTable(
         types=models,
-        classes=tuple(TaskClass(name=task.name, gpus=task.gpus) for task in tasks),
+        classes=tuple(TaskClass(name=task.name, gpus=task.gpus) for task in kinds.examples),
         alone=alone,
-        paired=_paired(problem, tasks, alone),
+        paired=_paired(problem, kinds.examples, alone),
     )
     capacity = np.array([len(problem.devices_of(gpu)) for gpu in models])
-    return new_queue(table, capacity, np.arange(len(tasks)), np.array([task.steps for task in tasks], dtype=float))
+    return new_queue(table, capacity, kinds.numbers, np.array([task.steps for task in tasks], dtype=float))
 
 
 def _paired(problem: Problem, tasks: Sequence[Task], alone: Floats) -> Floats:
     """Speeds of pairs; more than two together are bounded in another way."""
-    paired = np.zeros((len(problem.models), len(tasks), len(tasks)))
+    company, paired = Company(problem), np.zeros((len(problem.models), len(tasks), len(tasks)))
     if problem.most_together < 2:
         return paired
     sharing = [number for number, task in enumerate(tasks) if task.may_share and task.gpus == 1]
     for kind, gpu in enumerate(problem.models):
+        largest = max(problem.devices_of(gpu), key=lambda device: device.memory_bytes)
         able = [number for number in sharing if gpu in tasks[number].profiles]
         for a in able:
             for b in able:
-                if a != b:
-                    both = [tasks[a].profiles[gpu], tasks[b].profiles[gpu]]
-                    paired[kind, a, b] = alone[a, kind] * joint_speeds(problem, both)[0]
+                both = [tasks[a].profiles[gpu], tasks[b].profiles[gpu]]
+                if company.welcome(largest, both):
+                    paired[kind, a, b] = alone[a, kind] * company.speeds(both)[0]
     return paired
 
 
-def gpu_seconds(problem: Problem, task: Task, gpu: str) -> float:
-    """Of a GPU's time that the task takes at least, even if it shares it with the best of partners.
-
-    Of tasks that keep it busy for parts b of their time, the sum of b times speed is at most one; nor are there more of
-    them than `most_together`, each at most as fast as alone.
-    """
-    if not task.may_share or task.gpus > 1 or problem.most_together < 2:
-        return task.seconds_on(gpu)
-    profile = task.profiles[gpu]
-    part = max(profile.busy, profile.bandwidth, 1.0 / problem.most_together)
-    return task.seconds_on(gpu) * min(1.0, part)
+def _makespan(bounds: Bounds) -> float:
+    if bounds.even is not None:
+        return max(bounds.longest_seconds, 1.0 / bounds.even.value)
+    if all(task.gpus == 1 for task in bounds.tasks):
+        return max(bounds.longest_seconds, relaxed_makespan(bounds.instance(bounds.areas.seconds)).bound)
+    return max(bounds.longest_seconds, bounds.area_seconds)
 
 
-def least_gpu_seconds(problem: Problem, task: Task) -> float:
-    return min(gpu_seconds(problem, task, gpu) for gpu in task.profiles)
+def _completion(bounds: Bounds) -> float:
+    weight = np.array([task.weight for task in bounds.tasks])
+    released = float(sum(task.weight * task.release_seconds for task in bounds.tasks))
+    found = [_completion_on_one(bounds)]
+    if all(task.gpus == 1 for task in bounds.tasks):
+        found.append((_completion_by_positions(bounds) - released) / float(weight.sum()))
+    if (released or len(found) == 1) and can_be_bounded(bounds.problem, bounds.tasks):
+        found.append((bounds.intervals().least_total(weight) - released) / float(weight.sum()))
+    return max(found)
 
 
-def _makespan(problem: Problem, tasks: list[Task]) -> float:
-    longest = _longest(tasks)
-    if len(tasks) > MOST_IN_PROGRAM or problem.most_together > 2:
-        return max(longest, _area_seconds(problem, tasks))
-    return max(longest, shortest_seconds(as_queue(problem, tasks)))
+def _completion_by_positions(bounds: Bounds) -> float:
+    """Each GPU works off its tasks' areas, the shortest first. A task ends half of its own time after the middle of it."""
+    charged = bounds.instance(bounds.areas.seconds)
+    alone = bounds.instance(lambda task, gpu: task.seconds_on(gpu)).seconds
+    finite = np.isfinite(alone)
+    return completion_bound(charged, (np.where(finite, alone, 0.0) - np.where(finite, charged.seconds, 0.0)) / 2)
 
 
-def _area_seconds(problem: Problem, tasks: list[Task]) -> float:
-    """All GPU seconds over all GPUs, each task where it takes least."""
-    return sum(least_gpu_seconds(problem, task) * task.gpus for task in tasks) / len(problem.devices)
-
-
-def _completion(problem: Problem, tasks: list[Task]) -> float:
-    if not can_be_bounded(problem, tasks):
-        return _completion_on_one(problem, tasks)
-    weight = np.array([task.weight for task in tasks])
-    released = float(sum(task.weight * task.release_seconds for task in tasks))
-    program = _intervals(problem, tasks)
-    return max((program.least_total(weight) - released) / float(weight.sum()), _completion_on_one(problem, tasks))
-
-
-def _intervals(problem: Problem, tasks: list[Task]) -> Intervals:
-    """With a horizon in which good plans have done most."""
-    released = max(task.release_seconds for task in tasks)
-    return Intervals(problem, tasks, gpu_seconds, released + 2.0 * max(_area_seconds(problem, tasks), _longest(tasks)))
-
-
-def _longest(tasks: Sequence[Task]) -> float:
-    return max(earliest_ends(tasks).values())
-
-
-def _completion_on_one(problem: Problem, tasks: list[Task]) -> float:
+def _completion_on_one(bounds: Bounds) -> float:
     """Of one machine as fast as all together, shortest first by weight; and of no waiting at all."""
+    tasks, areas = bounds.tasks, bounds.areas
     total = sum(task.weight for task in tasks)
     ends = earliest_ends(tasks)
     alone = sum(task.weight * (ends[task.name] - task.release_seconds) for task in tasks)
-    work = {task.name: least_gpu_seconds(problem, task) * task.gpus / len(problem.devices) for task in tasks}
+    work = {task.name: areas.least_seconds(task) * task.gpus / len(bounds.problem.devices) for task in tasks}
     now = waited = 0.0
     for task in sorted(tasks, key=lambda task: work[task.name] / task.weight):
         now += work[task.name]
@@ -137,47 +163,48 @@ def _completion_on_one(problem: Problem, tasks: list[Task]) -> float:
     return max(alone, waited) / total
 
 
-def _deadline(problem: Problem, tasks: list[Task]) -> float:
-    ends = earliest_ends(tasks)
+def _deadline(bounds: Bounds) -> float:
+    tasks, ends = bounds.tasks, earliest_ends(bounds.tasks)
     alone = sum(lateness(task, ends[task.name]) for task in tasks)
     due = np.array([np.inf if task.deadline_seconds is None else task.deadline_seconds for task in tasks])
-    if not can_be_bounded(problem, tasks) or np.isinf(due).all():
+    if not can_be_bounded(bounds.problem, tasks) or np.isinf(due).all():
         return alone
     weight = np.where(np.isinf(due), 0.0, [task.weight for task in tasks])
     due = np.where(np.isinf(due), 0.0, due)
-    return max(alone, _intervals(problem, tasks).least_beyond(due, weight, sum_of_all=True))
+    return max(alone, bounds.intervals().least_beyond(due, weight, sum_of_all=True))
 
 
-def _fairness(problem: Problem, tasks: list[Task]) -> float:
+def _fairness(bounds: Bounds) -> float:
     """If nobody is slowed down more than so much, all that are no longer than a task end within that of its own time."""
-    ends = earliest_ends(tasks)
+    tasks, ends = bounds.tasks, earliest_ends(bounds.tasks)
     worst = max((ends[task.name] - task.release_seconds) / task.least_seconds for task in tasks)
     if any(task.release_seconds for task in tasks):
         return worst
     work = 0.0
     for task in sorted(tasks, key=lambda task: task.least_seconds):
-        work += least_gpu_seconds(problem, task) * task.gpus / len(problem.devices)
+        work += bounds.areas.least_seconds(task) * task.gpus / len(bounds.problem.devices)
         worst = max(worst, work / task.least_seconds)
-    if not can_be_bounded(problem, tasks):
+    if not can_be_bounded(bounds.problem, tasks):
         return worst
     own = np.array([1.0 / task.least_seconds for task in tasks])
-    return max(worst, _intervals(problem, tasks).least_beyond(np.zeros(len(tasks)), own, sum_of_all=False))
+    return max(worst, bounds.intervals().least_beyond(np.zeros(len(tasks)), own, sum_of_all=False))
 
 
-def _energy(problem: Problem, tasks: list[Task]) -> float:  # noqa: ARG001
-    return sum(min(joules(task, gpu) for gpu in task.profiles) for task in tasks)
+def _energy(bounds: Bounds) -> float:
+    return sum(min(joules(task, gpu) for gpu in task.profiles) for task in bounds.tasks)
 
 
-def _cost(problem: Problem, tasks: list[Task]) -> float:
+def _cost(bounds: Bounds) -> float:
+    problem, areas = bounds.problem, bounds.areas
     cheapest = {gpu: min(device.price_usd_hour for device in problem.devices_of(gpu)) for gpu in problem.models}
     each = [
-        min(gpu_seconds(problem, task, gpu) / 3600 * cheapest[gpu] * task.gpus for gpu in task.profiles)
-        for task in tasks
+        min(areas.seconds(task, gpu) / 3600 * cheapest[gpu] * task.gpus for gpu in task.profiles)
+        for task in bounds.tasks
     ]
     return sum(each)
 
 
-_BOUNDS: dict[Objective, Callable[[Problem, list[Task]], float]] = {
+_BOUNDS: dict[Objective, Callable[[Bounds], float]] = {
     Objective.MAKESPAN: _makespan, Objective.COMPLETION: _completion, Objective.DEADLINE: _deadline,
     Objective.FAIRNESS: _fairness, Objective.ENERGY: _energy, Objective.COST: _cost,
 }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tonnage.allocate.plan import Unplaced
 from tonnage.allocate.problem import Device, Problem, Task
-from tonnage.allocate.sharing import memory_holds, memory_needed
+from tonnage.allocate.sharing import memory_needed
 from tonnage.units import format_bytes
 
 
@@ -16,12 +16,13 @@ def usable_devices(problem: Problem, task: Task, gpu: str) -> list[Device]:
     profile = task.profiles.get(gpu)
     if profile is None:
         return []
+    needed = memory_needed([profile], problem.risk)
     return [
         device
         for device in problem.devices_of(gpu)
-        if (not task.pinned or device.place in task.pinned)
+        if needed <= device.memory_bytes
+        and (not task.pinned or device.place in task.pinned)
         and (not task.nodes or device.node in task.nodes)
-        and memory_holds(device, [profile], problem.risk)
     ]
 
 

@@ -30,15 +30,13 @@ class Intervals:
         self,
         problem: Problem,
         tasks: Sequence[Task],
-        gpu_seconds: Callable[[Problem, Task, str], float],
+        gpu_seconds: Callable[[Task, str], float],
         horizon: float,
     ) -> None:
         self.tasks, self.horizon = tasks, horizon
         self.rows = LinearRows()
         models = problem.models
-        seconds = np.array(
-            [[gpu_seconds(problem, t, g) * t.gpus if g in t.profiles else np.inf for g in models] for t in tasks]
-        )
+        seconds = np.array([[gpu_seconds(t, g) * t.gpus if g in t.profiles else np.inf for g in models] for t in tasks])
         shortest = min(task.least_seconds for task in tasks)
         # Behind the horizon there is no limit, so that it may be anything.
         edges = np.concatenate(

@@ -6,7 +6,7 @@ Pairs are far too many to list. Only those that would pay at the prices of the l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -83,14 +83,19 @@ def most_even(queue: Queue, weight: Floats, *, use_rest: bool = False) -> Shares
     )
 
 
-def shortest_seconds(queue: Queue) -> float:
-    """In which all of it could be done, whatever may be cut and moved: a bound of every schedule.
+def ending_together(queue: Queue) -> Shares:
+    """All of it done at once, whatever may be cut and moved, and as early as possible: one over the value is a bound of
+    every schedule.
 
     Tiny tasks are left out. Fewer are not longer, and with numbers of like size no weight is bent.
     """
     least = queue.least_seconds
-    long = queue.chosen(np.flatnonzero(least >= _TINY * least.max()))
-    return 1.0 / most_even(long, 1.0 / long.left_steps).value
+    which = np.flatnonzero(least >= _TINY * least.max())
+    long = queue.chosen(which)
+    answer = most_even(long, 1.0 / long.left_steps)
+    prices = np.zeros(queue.size)
+    prices[which] = answer.task_prices
+    return replace(answer, columns=answer.columns.of_tasks(which), task_prices=prices)
 
 
 @dataclass(slots=True)

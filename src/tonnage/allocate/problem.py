@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
 
 LEVELS = ("island", "node", "rack")  # how near GPUs can be to each other, the nearest first
 
@@ -29,10 +31,24 @@ class Profile:
     step_seconds: float
     memory_bytes: int = 0  # on each GPU, the process's own context included
     memory_deviation_bytes: float = 0.0  # of what is known of it
+    persistent_bytes: int = 0  # of them, what stays from step to step: context, parameters, state of the optimizer
+    batch_bytes: int = 0  # copied to each GPU for every step
+    copy_seconds: float = 0.0  # of a step, in which nothing else happens
     watts: float = 0.0  # of each GPU while it runs
     busy: float = 1.0  # part of the time in which its kernels keep the GPU to themselves
     bandwidth: float = 0.0  # part of the GPU's memory bandwidth that it takes
     basis: str = "given"
+
+    @property
+    def transient_bytes(self) -> int:
+        """Of the memory, what a batch takes."""
+        return max(self.memory_bytes - self.persistent_bytes, 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            "transient_bytes": self.transient_bytes,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +79,7 @@ class Task:
         return min((self.seconds_on(gpu) for gpu in self.profiles), default=float("inf"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """Tasks and the GPUs that they may have. Names of tasks and places are unique."""
 
@@ -75,7 +91,12 @@ class Problem:
 
     @property
     def models(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(device.gpu for device in self.devices))
+        return tuple(self._by_model)
 
     def devices_of(self, gpu: str) -> tuple[Device, ...]:
-        return tuple(device for device in self.devices if device.gpu == gpu)
+        return self._by_model.get(gpu, ())
+
+    @cached_property
+    def _by_model(self) -> dict[str, tuple[Device, ...]]:
+        models = dict.fromkeys(device.gpu for device in self.devices)
+        return {gpu: tuple(device for device in self.devices if device.gpu == gpu) for gpu in models}

@@ -10,9 +10,11 @@ from tonnage.allocate.tasks_file import names_of
 from tonnage.allocate.tasks_models import TaskSection
 from tonnage.errors import TonnageError, UsageError
 from tonnage.estimate.estimate import Estimate, Interval, Report
+from tonnage.program.trace import Category
 from tonnage.units import format_bytes
 
 _TOO_LITTLE_TIME = 1e-9
+_PERSISTENT = (Category.CONTEXT, Category.PARAMETERS, Category.OPTIMIZER_STATE)
 
 
 def tasks_of(section: TaskSection, models: Sequence[str], report: Report | TonnageError | None) -> Iterator[Task]:
@@ -89,8 +91,12 @@ def profile_of(estimate: Estimate) -> Profile:
         step_seconds=max(time.step_seconds.value, _TOO_LITTLE_TIME),
         memory_bytes=int(memory.value),
         memory_deviation_bytes=deviation_bytes(memory, estimate.coverage),
+        persistent_bytes=sum(estimate.categories.get(category.label, 0) for category in _PERSISTENT),
+        batch_bytes=estimate.h2d_bytes_step,
+        copy_seconds=time.h2d_seconds.value + time.d2h_seconds.value,
         watts=time.power_watts.value / estimate.gpu_count,
         busy=max(time.utilisation, 0.01),
+        bandwidth=time.bandwidth_share,
         basis=time.basis,
     )
 

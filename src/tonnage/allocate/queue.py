@@ -95,6 +95,19 @@ class Columns:
         worth[second] += self.second_speeds[second] * value[self.seconds[second]]
         return worth
 
+    def done(self, shares: Floats, tasks: int, types: int) -> Floats:
+        """Task, type: steps a second, if each column runs for its share."""
+        done = np.zeros((tasks, types))
+        np.add.at(done, (self.firsts, self.types), shares * self.first_speeds)
+        second = self.seconds >= 0
+        np.add.at(done, (self.seconds[second], self.types[second]), (shares * self.second_speeds)[second])
+        return done
+
+    def of_tasks(self, which: Ints) -> Columns:
+        """The same columns, where task n is called `which[n]`."""
+        seconds = np.where(self.seconds >= 0, which[self.seconds], -1)
+        return replace(self, firsts=which[self.firsts], seconds=seconds)
+
     def joined(self, other: Columns) -> Columns:
         return Columns(
             types=np.concatenate([self.types, other.types]),

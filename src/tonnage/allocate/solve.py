@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from tonnage.allocate.bounds import lower_bound
+from tonnage.allocate.bounds import Bounds
 from tonnage.allocate.check import check
 from tonnage.allocate.feasible import split_feasible
 from tonnage.allocate.objectives import Objective
@@ -31,9 +31,9 @@ def allocate_tasks(
     """`keep_going` ends the search for better plans early; the first plan is always finished."""
     _check(problem)
     possible, unplaced = split_feasible(problem, smallest)
-    able = possible.tasks
-    bound = lower_bound(possible, objective, able)
-    value, assignments = best_found(possible, objective, able, bound, keep_going) if able else (0.0, [])
+    bounds = Bounds(possible)
+    bound = bounds.lower(objective)
+    value, assignments = best_found(objective, bounds, bound, keep_going) if possible.tasks else (0.0, [])
     order = {task.name: number for number, task in enumerate(problem.tasks)}
     plan = Plan(
         objective=objective.value,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from tonnage.allocate.company import Company
 from tonnage.allocate.objectives import Objective, joules, lateness
 from tonnage.allocate.plan import Assignment
-from tonnage.allocate.problem import LEVELS, Problem, Task
+from tonnage.allocate.problem import LEVELS, Task
 from tonnage.allocate.seat import Seat
-from tonnage.allocate.sharing import memory_holds
 
 _TRIED = 4  # GPUs of each model: those with a place free first, and as many that are empty first
 
@@ -25,16 +25,12 @@ class Option:
 
 
 class Timetable:
-    def __init__(self, problem: Problem, objective: Objective, preferred: Mapping[str, str]) -> None:
+    def __init__(self, company: Company, objective: Objective, preferred: Mapping[str, str]) -> None:
         """`preferred` are models of GPUs that some tasks shall have, whatever else they could."""
-        self.problem, self.objective, self.preferred = problem, objective, preferred
-        self.seats = [Seat(problem, device) for device in problem.devices]
+        self.company, self.problem, self.objective, self.preferred = company, company.problem, objective, preferred
+        self.seats = [Seat(company, device) for device in self.problem.devices]
         self.starts: dict[str, tuple[float, tuple[int, ...]]] = {}
         self.ends: dict[str, float] = {}
-        self._by_model = {
-            gpu: [number for number, device in enumerate(problem.devices) if device.gpu == gpu]
-            for gpu in problem.models
-        }
 
     def place(self, task: Task) -> None:
         """Put it where it does best."""
@@ -47,30 +43,11 @@ class Timetable:
     def assignments(self) -> list[Assignment]:
         for seat in self.seats:
             seat.drain(self._ended)
-        beside = self._beside()
-        return [
-            Assignment(
-                task=name,
-                gpus=tuple(self.problem.devices[number].place for number in devices),
-                start_seconds=start,
-                end_seconds=self.ends[name],
-                beside=tuple(beside[name]),
-            )
-            for name, (start, devices) in self.starts.items()
-        ]
-
-    def _beside(self) -> dict[str, list[str]]:
-        """Of each task, those that have its GPU at the same time."""
-        there: dict[int, list[str]] = {}
-        found: dict[str, list[str]] = {name: [] for name in self.starts}
-        for name, (_, devices) in self.starts.items():
-            there.setdefault(devices[0], []).append(name)
-        for names in there.values():
-            for one, other in combinations(names, 2):
-                if self.starts[one][0] < self.ends[other] and self.starts[other][0] < self.ends[one]:
-                    found[one].append(other)
-                    found[other].append(one)
-        return found
+        places = [device.place for device in self.problem.devices]
+        starts = {
+            name: (start, tuple(places[number] for number in devices)) for name, (start, devices) in self.starts.items()
+        }
+        return assignments_of(starts, self.ends)
 
     def _ended(self, task: Task, end_seconds: float) -> None:
         self.ends[task.name] = end_seconds
@@ -86,7 +63,7 @@ class Timetable:
 
     def _options(self, task: Task, ready: float) -> Iterator[Option]:
         for gpu in self._models(task):
-            allowed = self._allowed(task, gpu)
+            allowed = self.company.allowed(task)[gpu]
             if len(allowed) < task.gpus:
                 continue
             if task.gpus > 1:
@@ -97,16 +74,6 @@ class Timetable:
     def _models(self, task: Task) -> Iterable[str]:
         wish = self.preferred.get(task.name)
         return [wish] if wish else task.profiles
-
-    def _allowed(self, task: Task, gpu: str) -> list[int]:
-        devices = self.problem.devices
-        numbers: Sequence[int] = self._by_model.get(gpu, ())
-        if task.pinned:
-            numbers = [number for number in numbers if devices[number].place in task.pinned]
-        if task.nodes:
-            numbers = [number for number in numbers if devices[number].node in task.nodes]
-        profile = [task.profiles[gpu]]
-        return [number for number in numbers if memory_holds(devices[number], profile, self.problem.risk)]
 
     def _promising(self, allowed: list[int]) -> list[int]:
         if len(allowed) <= 2 * _TRIED:
@@ -183,6 +150,23 @@ class Timetable:
                 seat.wait_until(option.ready, self._ended)
             start = seat.add(task, option.ready, self._ended)
         self.starts[task.name] = start, option.devices
+
+
+def assignments_of(starts: Mapping[str, tuple[float, tuple[str, ...]]], ends: Mapping[str, float]) -> list[Assignment]:
+    """With who is beside whom: those that have the same GPU at the same time."""
+    there: dict[str, list[str]] = {}
+    beside: dict[str, list[str]] = {name: [] for name in starts}
+    for name, (_, places) in starts.items():
+        there.setdefault(places[0], []).append(name)
+    for names in there.values():
+        for one, other in combinations(names, 2):
+            if starts[one][0] < ends[other] and starts[other][0] < ends[one]:
+                beside[one].append(other)
+                beside[other].append(one)
+    return [
+        Assignment(task=name, gpus=places, start_seconds=start, end_seconds=ends[name], beside=tuple(beside[name]))
+        for name, (start, places) in starts.items()
+    ]
 
 
 def _weighted(ends: list[tuple[Task, float]]) -> float:

@@ -69,6 +69,7 @@ class TimeEstimate:
     power_watts: Interval
     energy_joules_step: Interval
     utilisation: float  # share of the step in which a kernel runs
+    bandwidth_share: float = 0.0  # of the memory bandwidth that the GPU has in a step; no more than the utilisation
     network_seconds: float = 0.0  # of the step in which GPUs only wait for each other
     epoch_seconds: Interval | None = None
     cost_usd_hour: Interval | None = None

@@ -111,6 +111,7 @@ def _several(alone: TimeEstimate, count: int, step: ParallelStep | None) -> Time
         power_watts=times_of(time.power_watts, count * (1 + (1 / slower - 1) * 0.5)),
         energy_joules_step=times_of(time.energy_joules_step, count * (1 + (slower - 1) * 0.5)),
         utilisation=time.utilisation / slower,
+        bandwidth_share=time.bandwidth_share / slower,
         epoch_seconds=times_of(time.epoch_seconds, slower / count) if time.epoch_seconds else None,
         cost_usd_hour=times_of(time.cost_usd_hour, count) if time.cost_usd_hour else None,
     )

@@ -32,6 +32,7 @@ class StepTime:
     host_seconds: float
     busy_seconds: float
     energy_joules: float
+    moved_bytes: float  # read and written by kernels
     timeline: Timeline
     device_seconds: Floats  # of each call
     launch_seconds: Floats  # of the host, for each call
@@ -83,6 +84,7 @@ class StepTimer:
             gpu=gpu,
             seconds=kernels * model.energy.capped_share(gpu, busy, joules) + copied,
             joules=joules,
+            moved_bytes=float((step.by_operator(step.works.bytes) * step.calls).sum()),
             measured_share=float((known * step.calls).sum()) / max(busy, 1e-12),
         )
 
@@ -95,6 +97,7 @@ class StepTimer:
             host_seconds=timeline.host_seconds / turns,
             busy_seconds=busy,
             energy_joules=self.model.energy.step_joules(load.gpu, phases["step_seconds"], busy, load.joules / turns),
+            moved_bytes=load.moved_bytes / turns,
             timeline=timeline,
             device_seconds=device,
             launch_seconds=self._launches,
@@ -109,6 +112,7 @@ class _Load:
     gpu: Gpu
     seconds: Floats  # of each operator, at the clock that the power limit allows
     joules: float  # of all kernels
+    moved_bytes: float
     measured_share: float
 
 

@@ -35,6 +35,8 @@ def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: i
         return model.spreads.around(value, basis, quantity)
 
     step_seconds = around(times.step_seconds, "step_seconds")
+    utilisation = min(times.busy_seconds / times.step_seconds, 1.0) if times.step_seconds else 0.0
+    streaming_seconds = times.moved_bytes / gpu.bandwidth_bytes_second
     price = gpu.price_usd_hour
     return TimeEstimate(
         basis=basis,
@@ -47,7 +49,9 @@ def describe_time(times: StepTime, gpu: Gpu, model: TimeModel, *, epoch_steps: i
         d2h_seconds=around(times.d2h_seconds, "d2h_seconds"),
         power_watts=_capped(around(times.power_watts, "power_watts"), gpu.tdp_watts),
         energy_joules_step=around(times.energy_joules, "energy_joules_step"),
-        utilisation=min(times.busy_seconds / times.step_seconds, 1.0) if times.step_seconds else 0.0,
+        utilisation=utilisation,
+        # What stays in the cache moves faster than the memory could.
+        bandwidth_share=min(streaming_seconds / times.step_seconds, utilisation) if times.step_seconds else 0.0,
         epoch_seconds=times_of(step_seconds, epoch_steps) if epoch_steps else None,
         cost_usd_hour=Interval(price, price, price) if price is not None else None,
     )

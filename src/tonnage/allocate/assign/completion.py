@@ -56,7 +56,15 @@ class _Exact:
         return gpus
 
 
-def _solve(instance: Instance, start: tuple[Ints, Ints] | None) -> _Exact:
+def completion_bound(instance: Instance, extra_seconds: Floats) -> float:
+    """Of the weighted sum, where each task (task, type) ends so much later than its turn is over."""
+    possible = np.where(instance.possible, extra_seconds, 0.0)
+    if np.ptp(instance.weights) == 0:
+        return _solve(instance, None, possible).bound * float(instance.weights[0])
+    return _weighted_bound(instance, possible)
+
+
+def _solve(instance: Instance, start: tuple[Ints, Ints] | None, extra_seconds: Floats | None = None) -> _Exact:
     """Adds positions until the last of each type has a free place.
 
     Then none of its places has a price. A task would pay more for a place further from the end, so more positions would not
@@ -66,19 +74,23 @@ def _solve(instance: Instance, start: tuple[Ints, Ints] | None) -> _Exact:
     depth = np.bincount(types, minlength=len(instance.counts)) // instance.counts + 1
     np.maximum.at(depth, types, positions)
     while True:
-        exact, free = _solve_within(instance, types, positions, depth)
+        exact, free = _solve_within(instance, types, positions, depth, extra_seconds)
         if free.all():
             return exact
         types, positions, depth = exact.types, exact.positions, depth + ~free
 
 
-def _solve_within(instance: Instance, types: Ints, positions: Ints, depth: Ints) -> tuple[_Exact, Ints]:
+def _solve_within(
+    instance: Instance, types: Ints, positions: Ints, depth: Ints, extra_seconds: Floats | None
+) -> tuple[_Exact, Ints]:
     """The optimum with so many positions of each type, and which types have a free place at their last."""
     slot_types = np.repeat(np.arange(len(depth)), depth)
     first = np.cumsum(depth) - depth
     slot_positions = np.arange(len(slot_types)) - first[slot_types] + 1
     seconds = np.where(instance.possible, instance.seconds, np.inf)
     costs, places = seconds[:, slot_types] * slot_positions, instance.counts[slot_types]
+    if extra_seconds is not None:
+        costs += extra_seconds[:, slot_types]
     slots = Slots(costs, places, first[types] + positions - 1)
     prices = slots.solve()
     exact = _Exact(
@@ -137,7 +149,7 @@ def _total(instance: Instance, gpus: Ints, seconds: Floats, order: Floats) -> fl
     return float(instance.weights[sequence] @ (ends - ends[first] + seconds[sequence][first]))
 
 
-def _weighted_bound(instance: Instance) -> float:
+def _weighted_bound(instance: Instance, extra_seconds: Floats | None = None) -> float:
     """A weight is a sum of steps; for each step, the tasks that have it do not end earlier than if they were alone.
 
     Weights between two levels count as the lower one, which makes the bound smaller, never wrong.
@@ -147,6 +159,8 @@ def _weighted_bound(instance: Instance) -> float:
     total, below = 0.0, 0.0
     for level in levels:
         tasks = np.flatnonzero(instance.weights >= level)
-        total += (float(level) - below) * _solve(instance.of_tasks(tasks), None).bound
+        total += (float(level) - below) * _solve(
+            instance.of_tasks(tasks), None, None if extra_seconds is None else extra_seconds[tasks]
+        ).bound
         below = float(level)
     return total

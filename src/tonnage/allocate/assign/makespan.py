@@ -8,6 +8,7 @@ import numpy as np
 
 from tonnage.allocate.assign.board import Board, board_of
 from tonnage.allocate.assign.bounds import Relaxed, relaxed_makespan
+from tonnage.allocate.assign.exact import MOST_CHOICES, exact_makespan
 from tonnage.allocate.assign.fill import fill
 from tonnage.allocate.assign.problem import Assigned, Instance, KeepGoing, Prices, always
 from tonnage.allocate.assign.reduce import Reduced, reduced
@@ -37,7 +38,22 @@ def least_makespan(
     search.mix()
     search.run(Effort(pairs=_pairs(board.size), enough=1.0 + enough_gap), keep_going)
     homeless = make_room(core.instance, board.gpus)
-    return finished(core, board.gpus, _bound_without(core.instance, homeless, relaxed), relaxed.prices)
+    bound = _bound_without(core.instance, homeless, relaxed)
+    if len(homeless) == 0 and core.instance.size * board.size <= MOST_CHOICES:
+        return _exact(core, board.gpus, bound, relaxed.prices, enough_gap)
+    return finished(core, board.gpus, bound, relaxed.prices)
+
+
+def _exact(core: Reduced, gpus: Ints, bound: float, prices: Prices, enough_gap: float) -> Assigned:
+    """The best that there is, where it is not proven yet that this was found."""
+    found = finished(core, gpus, bound, prices)
+    if found.gap <= enough_gap:
+        return found
+    best = exact_makespan(core.instance, found.value)
+    if best is None:
+        return found
+    exact = finished(core, best, bound, prices)
+    return replace(exact, bound=exact.value)
 
 
 def search_on(instance: Instance, board: Board, prices: Prices, target_seconds: float) -> Search:
@@ -59,8 +75,11 @@ def _pairs(gpus: int) -> int:
 
 
 def _new_board(instance: Instance, relaxed: Relaxed) -> Board:
-    """No task is allowed where it takes longer than the ceiling, which leaves every task some type."""
-    short = instance.seconds <= relaxed.ceiling
+    """No task is allowed where it takes much longer than the ceiling, which leaves every task some type.
+
+    The fewer tasks a GPU has, the further above the bound the best assignment is, and so may its longest task be.
+    """
+    short = instance.seconds <= relaxed.ceiling * (1 + instance.counts.sum() / instance.size)
     allowed = replace(instance, seconds=np.where(short, instance.seconds, np.inf))
     board = board_of(allowed, relaxed.bound or 1.0, np.zeros(instance.size, dtype=np.int64))
     fill(board, relaxed.types)

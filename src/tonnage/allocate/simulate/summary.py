@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.allocate.linear import shortest_seconds
+from tonnage.allocate.linear import ending_together
 from tonnage.allocate.queue import new_queue
 from tonnage.allocate.simulate.jobs import Jobs
 from tonnage.allocate.simulate.simulator import Outcome
@@ -75,4 +75,4 @@ def makespan_bound_seconds(jobs: Jobs, table: SpeedTable, capacity: Ints) -> flo
     least = jobs.steps / table.best[jobs.classes]
     after = float((jobs.arrival_seconds - jobs.arrival_seconds[0] + least).max())
     queue = new_queue(table, capacity, jobs.classes, jobs.steps)
-    return max(after, shortest_seconds(queue))
+    return max(after, 1.0 / ending_together(queue).value)
