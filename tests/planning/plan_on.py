@@ -34,8 +34,10 @@ seen = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") i
 """
 
 
-def make(folder: Path, nodes: dict[str, tuple[str, int]], gang: str) -> tuple[Problem, TasksFile]:
-    """`nodes` are models and counts by name; `gang` is the model on which a task wants two GPUs."""
+def make(
+    folder: Path, nodes: dict[str, tuple[str, int]], gang: str, *, count: int = 18, seconds: float = 0.3
+) -> tuple[Problem, TasksFile]:
+    """`nodes` are models and counts by name; `gang` is the model on which a task wants two GPUs. `count` tasks are alike."""
     machines = [
         {"name": name, "gpus": [{"model": model, "count": count}], "cpu": {"cores": 8}, "memory": "16 GiB"}
         for name, (model, count) in nodes.items()
@@ -52,10 +54,10 @@ def make(folder: Path, nodes: dict[str, tuple[str, int]], gang: str) -> tuple[Pr
             "share": False,
             "main_memory": "256 MiB",
             "cpus": 0.5,
-            "command": [sys.executable, "-c", PROGRAM, str(folder), name, "0.3"],
+            "command": [sys.executable, "-c", PROGRAM, str(folder), name, str(seconds)],
         } | more
 
-    tasks = [task(f"t{number}", number) for number in range(18)]
+    tasks = [task(f"t{number}", number) for number in range(count)]
     tasks += [
         task("gang", 3, gpus=2, gpu=[gang], near="node"),
         task("killed", 1),

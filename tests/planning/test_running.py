@@ -165,6 +165,21 @@ def test_a_task_that_fails_with_its_node_is_planned_anew_even_if_it_is_the_last(
     assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
 
 
+def test_a_task_that_was_stopped_is_not_planned_anew_with_its_node(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(behave=lambda job: FakeRun(polls=0))
+    watch.run.submit()
+    stopped = next(each for each in watch.run.tasks.values() if each.order.job.placements[0].node == "n-1")
+    engine.cancel(JobId(stopped.order.job.name))
+    watch.run.look()
+    engine.down.add("n-1")
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    states = {name: each.status.state for name, each in watch.run.tasks.items()}
+    assert states.pop(stopped.task) == "cancelled"
+    assert set(states.values()) == {"succeeded"}
+
+
 def test_a_task_that_fits_on_no_node_that_is_left_is_given_up(tmp_path: Path) -> None:
     pinned = "  - {name: here, speeds: {T4: 1}, steps: 1, nodes: [n-1], command: [run]}\n"
     watch = made(tmp_path, read(tmp_path, TASKS + pinned))

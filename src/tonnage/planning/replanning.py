@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tonnage.allocate.plan import Assignment, Plan
 from tonnage.allocate.problem import Problem, Task
-from tonnage.engines.base import HasInventory
+from tonnage.engines.base import HasInventory, JobState
 from tonnage.planning.making import plan_for
 from tonnage.planning.running import Followed, Run
 
@@ -30,7 +30,8 @@ def nodes_of(each: Followed) -> set[str]:
 
 
 def _can_move(each: Followed) -> bool:
-    return each.status.state != "succeeded" and not each.given_up
+    """Not what is done, and not what somebody has stopped on purpose."""
+    return each.status.state not in (JobState.SUCCEEDED, JobState.CANCELLED) and not each.given_up
 
 
 def stranded(run: Run, lost: Collection[str]) -> list[str]:
