@@ -38,7 +38,7 @@ def test_a_plan_of_twenty_tasks_runs_as_planned(rig: RayRig, tmp_path: Path) -> 
 
 
 def test_tasks_that_run_on_a_lost_node_are_planned_anew_and_finish_elsewhere(rig: RayRig, tmp_path: Path) -> None:
-    problem, file = make(tmp_path, PLACES, MODELS["P100"], count=7, seconds=4.0)
+    problem, file = make(tmp_path, PLACES, MODELS["P100"], alike=7, seconds=4.0)
     plan, orders = plan_and_orders(problem, file, "run-c")
     run = Run(orders, RayEngine(rig.address), RayOptions(), Deployments(tmp_path / "deployments"))
     said: list[str] = []

@@ -49,7 +49,7 @@ def test_tasks_of_a_lost_node_are_planned_anew(slurm: SlurmEngine, slurm_rig: Sl
         slurm_rig.find("v100n1")
     states = {name: (each.status.state, each.status.reason) for name, each in run.tasks.items()}
     assert {state for state, _ in states.values()} == {"succeeded"}, states
-    assert watch.attempts >= 1
+    assert watch.replans >= 1
     late = [each for each in watch.plan.assignments if any(place.startswith("v100n1/") for place in each.gpus)]
     assert late == []
 

@@ -87,9 +87,16 @@ def test_names_of_jobs_are_valid_and_differ() -> None:
     assert job_name("run-1", "Last_one").startswith("run-1-last-one-")
 
 
-def test_the_same_tasks_have_the_same_name(tmp_path: Path) -> None:
-    assert run_name(read(tmp_path)) == run_name(read(tmp_path))
-    assert run_name(read(tmp_path)) != run_name(read(tmp_path, TASKS.replace("10", "11")))
+def test_the_same_task_has_the_same_name_whatever_else_the_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = read(tmp_path).tasks[0]
+    same = read(tmp_path, TASKS.replace("count: 4", "count: 9, priority: 3")).tasks[0]
+    other = read(tmp_path, TASKS.replace("[run]", "[run, --fast]")).tasks[0]
+    here = run_name(task)
+    assert here == run_name(same) != run_name(other)
+    monkeypatch.chdir(tmp_path)
+    assert run_name(task) != here
 
 
 def test_an_engine_without_a_queue_gets_jobs_when_their_turn_comes(tmp_path: Path) -> None:

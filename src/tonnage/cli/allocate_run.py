@@ -37,15 +37,14 @@ def carry_out(
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
     from tonnage.planning.measuring import keep_measurements
-    from tonnage.planning.orders import describe, orders_of, run_name
+    from tonnage.planning.orders import describe, orders_of
     from tonnage.planning.running import Run
     from tonnage.planning.watching import Watch
 
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option)
     _check_machines(engine, plan)
-    name = run or run_name(file)
-    orders = orders_of(problem, plan, file, name, image=image)
+    orders = orders_of(problem, plan, file, run, image=image)
     if not submit:
         texts = {order.task: chosen.plan(order.job, options).text for order in orders}
         print(json.dumps({**plan.as_dict(), "manifests": texts}) if as_json else describe(orders, texts))
@@ -58,7 +57,7 @@ def carry_out(
             f"{len(new)} tasks submitted, {len(running.tasks) - len(new)} were already or wait; `tonnage status` shows them"
         )
     if watch:
-        _watch(Watch(problem=problem, plan=plan, file=file, name=name, run=running, image=image), quiet=as_json)
+        _watch(Watch(problem=problem, plan=plan, file=file, name=run, run=running, image=image), quiet=as_json)
     told = keep_measurements(running, problem, file) if watch else []
     if told and not as_json:
         _print_told(told)

@@ -210,6 +210,13 @@ class Queues(Protocol):
 
 
 @runtime_checkable
+class Restarts(Protocol):
+    """An engine that keeps to `Job.requeue` by itself."""
+
+    restarts_jobs: ClassVar[bool]
+
+
+@runtime_checkable
 class HasInventory(Protocol):
     """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
 

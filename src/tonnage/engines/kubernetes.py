@@ -32,6 +32,7 @@ class KubernetesEngine:
 
     name: ClassVar[str] = "kubernetes"
     Options: ClassVar[type[EngineOptions]] = KubernetesOptions
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, client: Client | None = None) -> None:
         self.cluster = Cluster(client)

@@ -44,6 +44,7 @@ class RayEngine:
     name: ClassVar[str] = "ray"
     Options: ClassVar[type[EngineOptions]] = RayOptions
     queues_jobs: ClassVar[bool] = True
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, address: str | None = None) -> None:
         self.dashboard = Dashboard(address)

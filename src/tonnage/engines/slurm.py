@@ -54,6 +54,7 @@ class SlurmEngine:
     name: ClassVar[str] = "slurm"
     Options: ClassVar[type[EngineOptions]] = SlurmOptions
     queues_jobs: ClassVar[bool] = True
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, folder: Path | None = None) -> None:
         self._asked_folder = folder

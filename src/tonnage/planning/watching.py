@@ -19,7 +19,7 @@ _INVENTORY_SECONDS = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    """A plan while it is carried out. `attempts` counts how often parts of it were planned anew."""
+    """A plan while it is carried out. `replans` counts how often parts of it were planned anew."""
 
     problem: Problem
     plan: Plan
@@ -27,7 +27,7 @@ class Watch:
     name: str
     run: Run
     image: str = ""
-    attempts: int = 0
+    replans: int = 0
     say: Callable[[str], None] = lambda text: None
     _asked: float = field(default=-1e9)
 
@@ -57,8 +57,9 @@ class Watch:
         moving = stranded(self.run, lost)
         self.say(f"{', '.join(sorted(lost))} lost: {len(moving)} tasks are planned anew")
         plan = plan_anew(self.problem, self.plan, self.run, lost)
-        self.attempts += 1
-        orders = orders_of(self.problem, plan, self.file, self.name, image=self.image, attempt=self.attempts)
+        self.replans += 1
+        attempt = self.run.attempts + 1
+        orders = orders_of(self.problem, plan, self.file, self.name, image=self.image, attempt=attempt)
         for order in orders:
             if order.task in moving:
                 self.run.move(order)
