@@ -55,18 +55,26 @@ def run_name(section: TaskSection) -> str:
 
 
 def orders_of(
-    problem: Problem, plan: Plan, file: TasksFile, run: str = "", *, image: str = "", attempt: int = 0
+    problem: Problem,
+    plan: Plan,
+    file: TasksFile,
+    run: str = "",
+    *,
+    image: str = "",
+    attempts: Mapping[str, int] | None = None,
 ) -> list[Order]:
-    """In the order of their starts. Without the name of a run, each task has its own."""
+    """In the order of their starts, of the tasks in `attempts` if it is given. Without a run each task has its own name."""
     sections = {name: section for section in file.tasks for name in names_of(section)}
     before = _before(problem, plan)
+    numbers = {each.task: 0 for each in plan.assignments} if attempts is None else attempts
     return [
         Order(
             task=each.task,
-            job=_job(problem, each, sections[each.task], run, image, attempt),
+            job=_job(problem, each, sections[each.task], run, image, numbers[each.task]),
             waits_for=before[each.task],
         )
         for each in sorted(plan.assignments, key=lambda each: each.start_seconds)
+        if each.task in numbers
     ]
 
 

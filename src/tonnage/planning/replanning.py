@@ -1,17 +1,19 @@
-"""What a lost node leaves undone is planned anew on the nodes that are left; everything else stays where it is."""
+"""Plans while something runs already: what was submitted stays where it is, the rest is planned around it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from tonnage.allocate.plan import Assignment, Plan
+from tonnage.allocate.plan import Plan
 from tonnage.allocate.problem import Problem, Task
 from tonnage.engines.base import HasInventory, JobState
 from tonnage.planning.making import plan_for
+from tonnage.planning.orders import Order
 from tonnage.planning.running import Followed, Run
 
 _SECONDS = 2.0  # others go on meanwhile
+_LEAST_LEFT = 0.05  # of a task that runs longer than was planned
 
 
 def lost_nodes(run: Run) -> set[str]:
@@ -26,7 +28,7 @@ def lost_nodes(run: Run) -> set[str]:
 
 
 def nodes_of(each: Followed) -> set[str]:
-    return {placement.node for placement in each.order.job.placements}
+    return {place.rpartition("/")[0] for place in each.order.places}
 
 
 def _can_move(each: Followed) -> bool:
@@ -39,20 +41,53 @@ def stranded(run: Run, lost: Collection[str]) -> list[str]:
     return [name for name, each in run.tasks.items() if _can_move(each) and nodes_of(each) & set(lost)]
 
 
-def plan_anew(problem: Problem, plan: Plan, run: Run, lost: Collection[str]) -> Plan:
-    """A plan in which only stranded tasks have moved. Times count from now, as far as they were planned."""
+def staying(run: Run, lost: Collection[str] = ()) -> dict[str, Followed]:
+    """Tasks that were submitted, are not over and have lost nothing."""
     moving = set(stranded(run, lost))
-    over = {name for name, each in run.tasks.items() if each.status.state.is_over}
-    staying = {each.task: each for each in plan.assignments if each.task not in moving | over}
-    devices = tuple(device for device in problem.devices if device.node not in lost)
+    return {
+        name: each
+        for name, each in run.tasks.items()
+        if each.deployment is not None and not each.status.state.is_over and name not in moving
+    }
+
+
+def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, lost: Collection[str] = ()) -> Plan:
+    """What is over is left out, what stays is where it was, all else may go anywhere. Times count from now.
+
+    What was submitted to GPUs that are not in the cluster any more is left out as well.
+    """
+    moving, stay = set(stranded(run, lost)), staying(run, lost)
+    models = {device.place: device.gpu for device in problem.devices}
+    elsewhere = {name for name, each in stay.items() if not set(each.order.places) <= models.keys()}
+    over = {name for name, each in run.tasks.items() if each.status.state.is_over} - moving | elsewhere
     tasks = tuple(
-        _settled(task, staying.get(task.name), moving | staying.keys())
+        replace(
+            _as_it_is(task, stay[task.name], models, now_seconds) if task.name in stay else task,
+            after=tuple(name for name in task.after if name not in over),
+        )
         for task in problem.tasks
-        if task.name in moving or task.name in staying
+        if task.name not in over
     )
-    return plan_for(replace(problem, devices=devices, tasks=tasks), plan.objective, seconds=_SECONDS)
+    devices = tuple(device for device in problem.devices if device.node not in lost)
+    return plan_for(replace(problem, devices=devices, tasks=tasks), objective, seconds=_SECONDS)
 
 
-def _settled(task: Task, stays: Assignment | None, present: Collection[str]) -> Task:
-    after = tuple(name for name in task.after if name in present)
-    return replace(task, after=after, pinned=stays.gpus if stays else ())
+def _as_it_is(task: Task, each: Followed, models: Mapping[str, str], now_seconds: float) -> Task:
+    """On its GPUs, alone if it has them alone, and with the steps that are left by what was predicted."""
+    places, started_at = each.order.places, each.status.started_at
+    alone_seconds = task.seconds_on(models[places[0]])
+    elapsed_seconds = now_seconds - started_at if started_at is not None else 0.0
+    left = max(_LEAST_LEFT, 1.0 - elapsed_seconds / alone_seconds)
+    shares = task.may_share and each.order.job.resources.shares_gpus
+    return replace(task, pinned=places, may_share=shares, steps=task.steps * min(1.0, left))
+
+
+def behind(order: Order, plan: Plan, stay: Mapping[str, Followed]) -> Order:
+    """After what has its GPUs already, even where the plan would have it first."""
+    beside = next(each.beside for each in plan.assignments if each.task == order.task)
+    holding = [
+        name
+        for name, each in stay.items()
+        if name not in (order.task, *beside) and set(each.order.places) & set(order.places)
+    ]
+    return replace(order, waits_for=tuple(dict.fromkeys([*order.waits_for, *holding])))
