@@ -14,6 +14,8 @@ from tonnage.engines.base import JobState
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.ray import RayEngine
 from tonnage.engines.ray_request import RayOptions
+from tonnage.errors import UsageError
+from tonnage.planning.inventory import cluster_of
 from tonnage.planning.running import Run
 from tonnage.planning.watching import Watch
 
@@ -35,6 +37,14 @@ def test_a_plan_of_twenty_tasks_runs_as_planned(rig: RayRig, tmp_path: Path) -> 
     run.submit()
     follow(run)
     check_what_ran(tmp_path, problem, plan, run)
+
+
+def test_ray_tells_its_nodes_and_gpus(rig: RayRig) -> None:
+    told = RayOptions(gpu_types="V100 SXM2 16GB=V100,P100 SXM2=P100")
+    found = cluster_of(RayEngine(rig.address), told)
+    assert {node.name: (node.gpus[0].name, len(node.gpus)) for node in found.nodes} == PLACES
+    with pytest.raises(UsageError, match="the GPUs that the engine calls P100 may be P100 PCIe 12GB, "):
+        cluster_of(RayEngine(rig.address), RayOptions())
 
 
 def test_tasks_that_run_on_a_lost_node_are_planned_anew_and_finish_elsewhere(rig: RayRig, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tonnage.allocate.tasks_file import read_tasks
 from tonnage.allocate.tasks_models import TasksFile
-from tonnage.engines.base import Job, JobId, NodeInventory
+from tonnage.engines.base import EngineOptions, Job, JobId, NodeInventory
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.errors import Unreachable, UsageError
@@ -42,6 +42,9 @@ class QueueEngine(FakeEngine):
             NodeInventory(name=name, gpus={"T4": 1}, cpu_cores=8, memory_bytes=1 << 36, is_up=name not in self.down)
             for name in ("n-0", "n-1")
         )
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:  # noqa: ARG002 - as all engines
+        return (name,)
 
 
 def read(folder: Path, tasks: str = TASKS) -> TasksFile:

@@ -6,7 +6,7 @@ repeated. Anything more is an optional capability, asked for with isinstance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, NewType, Protocol, TypeVar, runtime_checkable
@@ -221,3 +221,12 @@ class HasInventory(Protocol):
     """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
 
     def inventory(self) -> tuple[NodeInventory, ...]: ...
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]: ...  # of the catalogue
+
+
+@runtime_checkable
+class SharesGpus(Protocol):
+    """An engine that can give one GPU to several jobs at a time; whether also these models of the catalogue."""
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool: ...

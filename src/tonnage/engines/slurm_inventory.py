@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from tonnage.engines.base import NodeInventory
-from tonnage.errors import DoesNotFit, NotFound, UsageError
+from tonnage.errors import DoesNotFit, NotFound
 from tonnage.hardware.catalogue import find_gpu, normalise
 from tonnage.units import MIB
 
@@ -49,17 +49,6 @@ def _counts(gres: str, kind: str) -> dict[str, int]:
     return counts
 
 
-def parse_types(text: str) -> dict[str, str]:
-    """`H200=h200,V100 SXM2 16GB=v100` as a table, by the names of the catalogue."""
-    table = {}
-    for pair in filter(None, (pair.strip() for pair in text.split(","))):
-        gpu, equals, kind = pair.rpartition("=")
-        if not equals or not re.fullmatch(r"[\w.-]*", kind):
-            raise UsageError(f"-o gpu_types={text}: {pair!r} is not GPU=TYPE", "for example: -o gpu_types=H200=h200")
-        table[find_gpu(gpu).name] = kind
-    return table
-
-
 def default_type(gpu: str) -> str:
     """Before the cluster was asked: the model's own word in small letters, `a100` of A100 SXM 80GB."""
     words = find_gpu(gpu).name.lower().split()
@@ -76,7 +65,7 @@ def offered_type(gpu: str, nodes: Iterable[NodeInventory]) -> str:
     listed = ", ".join(filter(None, offered)) or "none by name"
     raise DoesNotFit(
         f"the cluster has no GPUs that it calls {default_type(gpu)} or the like: it has {listed}",
-        f"if one of them is meant: -o gpu_types='{gpu}=TYPE'",
+        f"if one of them is meant: --option gpu_types='{gpu}=TYPE'",
     )
 
 
@@ -99,5 +88,5 @@ def check_feature(feature: str, nodes: Iterable[NodeInventory]) -> None:
     if feature not in features:
         raise NotFound(
             f"no node of the cluster has the feature {feature}; there are {', '.join(features) or 'none'}",
-            "an administrator can add it to the nodes of that type; to take any node: -o node_types=false",
+            "an administrator can add it to the nodes of that type; to take any node: --option node_types=false",
         )

@@ -6,7 +6,7 @@ Engines that keep a queue get everything at once. For the others, jobs are held 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tonnage.engines.base import Engine, EngineOptions, HoldsGpus, JobId, JobState, JobStatus, Queues, Restarts
@@ -57,9 +57,9 @@ class Run:
 
     def add(self, orders: Sequence[Order]) -> None:
         """Further tasks. One that was submitted before, even by another command, is followed and not submitted again."""
-        known = {_key(deployment.labels): deployment for deployment in self.deployments.all()}
+        known = by_task(self.deployments)
         for order in orders:
-            deployment = known.get(_key(order.job.labels))
+            deployment = known.get((order.job.labels[RUN_LABEL], order.task))
             if deployment is not None and deployment.engine != self.engine.name:
                 raise UsageError(
                     f"{order.task} was submitted to {deployment.engine} already",
@@ -156,8 +156,9 @@ class Run:
                 self.tasks[name] = replace(each, deployment=None, status=_UNSEEN)
 
 
-def _key(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    return labels.get(RUN_LABEL), labels.get(TASK_LABEL)
+def by_task(deployments: Deployments) -> dict[tuple[str | None, str | None], Deployment]:
+    """The last one of each task, by the name of its run and its own."""
+    return {(each.labels.get(RUN_LABEL), each.labels.get(TASK_LABEL)): each for each in deployments.all()}
 
 
 def _as_submitted(order: Order, deployment: Deployment | None) -> Order:
