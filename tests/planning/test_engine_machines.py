@@ -36,7 +36,7 @@ class Telling(FakeEngine):
     nodes: tuple[NodeInventory, ...] = ()
     meanings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return self.nodes
 
     def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:  # noqa: ARG002 - as all engines

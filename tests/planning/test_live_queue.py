@@ -97,7 +97,7 @@ def queue(tmp_path: Path, fake: FakeEngine) -> Queue:
 def test_a_task_that_is_added_runs_too(queue: Queue) -> None:
     watch = queue.watch()
     assert follow(watch, lambda: queue.write("late")) == done("a", "b", "c", "late")
-    assert queue.said == ["1 tasks were added to the file"]
+    assert queue.said == ["new in the file: late"]
 
 
 def test_what_runs_stays_and_what_is_added_waits_for_its_gpu(queue: Queue) -> None:
@@ -134,7 +134,7 @@ def test_a_broken_file_is_told_of_once_and_the_known_tasks_go_on(queue: Queue, t
     warning, added = queue.said
     assert words in warning
     assert warning.endswith(": the tasks that are known go on")
-    assert added == "1 tasks were added to the file"
+    assert added == "new in the file: late"
 
 
 def test_a_file_that_is_gone_is_told_of_and_its_tasks_go_on(queue: Queue) -> None:

@@ -37,7 +37,7 @@ class QueueEngine(FakeEngine):
     queues_jobs: ClassVar[bool] = True
     down: set[str] = field(default_factory=set)
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return tuple(
             NodeInventory(name=name, gpus={"T4": 1}, cpu_cores=8, memory_bytes=1 << 36, is_up=name not in self.down)
             for name in ("n-0", "n-1")

@@ -51,9 +51,11 @@ def allocate_command(
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.planning import plan_for, problem_of
+    from tonnage.planning.live import LiveTasks
 
     check_folder(html)
     target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
+    live = LiveTasks(tasks)  # before it is read: a change from now on is seen
     file = read_tasks(tasks)
     machines = _machines(cluster, target)
     with progress() as say:
@@ -66,7 +68,7 @@ def allocate_command(
 
         html.write_text(render_page(problem, plan))
     if target is not None:
-        return carry_out(problem, plan, file, target, tasks, machines, as_json=as_json)
+        return carry_out(problem, plan, file, target, live, machines, as_json=as_json)
     _print(problem, plan, why, as_json)
     return EXIT_UNPLACED if plan.unplaced else 0
 

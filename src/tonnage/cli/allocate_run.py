@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from tonnage.allocate.tasks_models import TasksFile
     from tonnage.engines.base import Engine, EngineOptions
     from tonnage.hardware.cluster import Cluster
+    from tonnage.planning.live import LiveTasks
     from tonnage.planning.measuring import Told
     from tonnage.planning.orders import Order
     from tonnage.planning.running import Followed, Run
@@ -74,10 +74,9 @@ def fit(problem: Problem, file: TasksFile, target: Target) -> Problem:
 
 
 def carry_out(
-    problem: Problem, plan: Plan, file: TasksFile, target: Target, path: Path, machines: Cluster, *, as_json: bool
+    problem: Problem, plan: Plan, file: TasksFile, target: Target, live: LiveTasks, machines: Cluster, *, as_json: bool
 ) -> int:
     """The exit code is 3 where a task has no place, 1 where one failed that was followed."""
-    from tonnage.planning.live import LiveTasks
     from tonnage.planning.measuring import keep_measurements
     from tonnage.planning.orders import orders_of
     from tonnage.planning.running import Run
@@ -93,10 +92,10 @@ def carry_out(
     unplaced = {each.task for each in plan.unplaced}
     told: list[Told] = []
     if target.watch:
-        say = _speak_aside if as_json else _speak
+        live.say = _speak_aside if as_json else _speak
         watch = Watch(
-            problem=problem, plan=plan, file=file, run=running, name=target.run, image=target.image,
-            live=LiveTasks(path, say), cluster=machines, say=say,
+            problem=problem, plan=plan, file=file, run=running, name=target.run, image=target.image, live=live,
+            cluster=machines, say=live.say,
         )  # fmt: skip
         _follow(watch, quiet=as_json)
         unplaced |= watch.unplaced.keys()
@@ -164,9 +163,13 @@ def _speak_aside(text: str) -> None:
 
 
 def _follow(watch: Watch, *, quiet: bool) -> None:
-    for each in watch.follow():
-        if not quiet:
-            _tell(each)
+    try:
+        for each in watch.follow():
+            if not quiet:
+                _tell(each)
+    except KeyboardInterrupt:
+        _speak_aside("what was submitted goes on; the same command follows it again")
+        raise
 
 
 def _print_json(plan: Plan, running: Run, new: list[str], told: list[Told]) -> None:
@@ -177,12 +180,12 @@ def _print_json(plan: Plan, running: Run, new: list[str], told: list[Told]) -> N
 
 
 def _tell(each: Followed) -> None:
-    where = f" on {' '.join(each.status.devices)}" if each.status.devices else ""
-    why = f": {each.status.reason}" if each.status.reason else ""
-    again = f" (started again {each.status.restarts} times)" if each.status.restarts else ""
-    print(
-        f"{time.strftime('%H:%M:%S')} {each.task} {each.status.state}{where}{again}{why}", file=sys.stdout, flush=True
-    )
+    status = each.status
+    where = f" on {' '.join(status.devices)}" if status.devices else ""
+    again = f" (started again {status.restarts} times)" if status.restarts else ""
+    why = f": {status.reason}" if status.reason else ""
+    log = f"; tonnage logs {each.deployment.id}" if status.state == "failed" and each.deployment is not None else ""
+    _speak(f"{time.strftime('%H:%M:%S')} {each.task} {status.state}{where}{again}{why}{log}")
 
 
 def _print_told(told: list[Told]) -> None:

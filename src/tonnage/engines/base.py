@@ -220,7 +220,7 @@ class Restarts(Protocol):
 class HasInventory(Protocol):
     """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
 
-    def inventory(self) -> tuple[NodeInventory, ...]: ...
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]: ...
 
     def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]: ...  # of the catalogue
 

@@ -101,9 +101,10 @@ class RayEngine:
         time.sleep(min(max(_SETTLED_SECONDS - age_seconds, 0.0), _SETTLED_SECONDS))
         self.dashboard.delete(job_id)
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
-        """By the names that plans use: the label `tonnage.node`, else what Ray calls the node."""
-        nodes = [node_inventory(node, RayOptions().node_label) for node in self.dashboard.nodes()]
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:
+        """By the names that plans use: the label of a node, else what Ray calls it."""
+        label = own_options(options or EngineOptions(), RayOptions).node_label
+        nodes = [node_inventory(node, label) for node in self.dashboard.nodes()]
         return tuple(sorted(nodes, key=lambda node: node.name))
 
     def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ class SlurmEngine:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
         folder.remove()
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return parse_nodes(run("scontrol", "show", "node", "--oneliner"))
 
     def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:

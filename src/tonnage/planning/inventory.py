@@ -15,7 +15,7 @@ def cluster_of(engine: Engine, options: EngineOptions) -> Cluster:
     """Its nodes that are up and have GPUs. How these are linked no engine tells."""
     if not isinstance(engine, HasInventory):
         raise UsageError(f"{engine.name} does not tell which machines it has", _HINT)
-    there = [node for node in engine.inventory() if node.is_up and node.gpus]
+    there = [node for node in engine.inventory(options) if node.is_up and node.gpus]
     if not there:
         raise DoesNotFit(f"{engine.name} has no node with GPUs that takes jobs", _HINT)
     names = sorted({name for node in there for name in node.gpus})

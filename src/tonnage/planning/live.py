@@ -15,7 +15,7 @@ _Stamp = tuple[int, int, int] | None
 
 @dataclass(slots=True)
 class LiveTasks:
-    """The file at `path`, which was read just now."""
+    """The file at `path`, which is read for the first time now."""
 
     path: Path
     say: Callable[[str], None] = lambda text: None

@@ -23,7 +23,7 @@ def lost_nodes(run: Run) -> set[str]:
     wanted = {node for each in run.tasks.values() if _can_move(each) for node in nodes_of(each)}
     if not wanted:
         return set()
-    up = {node.name for node in run.engine.inventory() if node.is_up}
+    up = {node.name for node in run.engine.inventory(run.options) if node.is_up}
     return wanted - up
 
 

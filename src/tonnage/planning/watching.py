@@ -19,6 +19,7 @@ from tonnage.planning.running import Followed, Run
 
 _LOOK_SECONDS = 1.0
 _INVENTORY_SECONDS = 5.0
+_MANY = 5  # names in a sentence
 _SILENT_SECONDS = 600.0  # that an engine may not answer, such as while it is restarted
 
 
@@ -122,7 +123,7 @@ class Watch:
             if order.task in waiting:
                 self.run.move(order)
         self.problem, self.plan, self.file = wider, plan, file
-        self.say(f"{len(new)} tasks were added to the file")
+        self.say(f"new in the file: {_names(list(new))}")
         self._tell_unplaced({each.task: each.reason for each in plan.unplaced if each.task in new})
 
     def _tell_unplaced(self, reasons: Mapping[str, str]) -> None:
@@ -137,3 +138,8 @@ class Watch:
         orders = orders_of(problem, plan, file, self.name, image=self.image, attempts=attempts)
         self.replans += 1
         return [behind(order, plan, staying(self.run, lost)) for order in orders]
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more
