@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from tonnage.allocate.problem import Device
 from tonnage.allocate.tasks_file import read_tasks
 from tonnage.allocate.tasks_models import TasksFile
 from tonnage.engines.base import EngineOptions, Job, JobId, NodeInventory
@@ -15,6 +16,7 @@ from tonnage.engines.deploying import Deployments
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.errors import Unreachable, UsageError
 from tonnage.planning import plan_for, problem_of
+from tonnage.planning.fitting import pinned_as_submitted
 from tonnage.planning.orders import Order, job_name, orders_of, run_name
 from tonnage.planning.running import Run
 from tonnage.planning.watching import Watch
@@ -125,6 +127,74 @@ def test_submitting_again_runs_nothing_twice(tmp_path: Path) -> None:
     again = Run(list(orders(watch).values()), watch.run.engine, FakeEngine.Options(), watch.run.deployments)
     assert again.submit() == []
     assert len(watch.run.engine._entries) == 5
+
+
+def killed_once(engine: FakeEngine) -> None:
+    """Its first job is killed, all others succeed."""
+    engine.behave = lambda job: FakeRun(exit_code=0 if engine._entries else 137, polls=0)
+
+
+def test_a_killed_task_starts_again_where_the_engine_does_not_see_to_it(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    killed_once(watch.run.engine)  # type: ignore[arg-type]
+    first = next(iter(watch.run.tasks))
+    states = [(each.task, each.status.state) for each in watch.follow(lambda seconds: None)]
+    assert states[0] == (first, "failed")
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+    assert {name: each.status.restarts for name, each in watch.run.tasks.items() if each.status.restarts} == {first: 1}
+
+
+def test_a_task_that_was_started_again_is_known_to_the_next_command(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine
+    killed_once(engine)  # type: ignore[arg-type]
+    before = orders(watch)
+    first, _ = watch.run.submit()
+    watch.run.look()
+    watch.run.submit()
+    again = Run(list(before.values()), engine, FakeEngine.Options(), watch.run.deployments)
+    found = again.tasks[first]
+    assert found.deployment is not None
+    assert (found.deployment.id, found.order.attempt) == (job_name("run-x", first, 1), 1)
+    again.look()
+    assert again.tasks[first].status.restarts == 1
+    again.submit()
+    assert JobId(before[first].job.name) not in engine._entries  # type: ignore[attr-defined]
+
+
+def test_a_task_whose_job_somebody_removed_is_not_started_again(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    first, _ = watch.run.submit()
+    engine = watch.run.engine
+    assert isinstance(engine, FakeEngine)
+    del engine._entries[JobId(f"run-x-{first}")]
+    watch.run.look()
+    status = watch.run.tasks[first].status
+    assert (status.state, status.reason, status.restarts) == ("failed", f"there is no job 'run-x-{first}'", 0)
+
+
+def test_tasks_that_were_submitted_elsewhere_are_not_submitted_here(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.submit()
+
+    class Other(FakeEngine):
+        name = "other"
+
+    with pytest.raises(UsageError, match="was submitted to fake already") as caught:
+        Run(list(orders(watch).values()), Other(), FakeEngine.Options(), watch.run.deployments)
+    assert "--run" in caught.value.hint
+
+
+def test_a_plan_that_is_made_again_keeps_to_where_tasks_were_submitted(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.submit()
+    places = {name: each.order.places for name, each in watch.run.tasks.items() if each.deployment is not None}
+    pinned = pinned_as_submitted(watch.problem, watch.file, "run-x", watch.run.deployments)
+    assert {task.name: task.pinned for task in pinned.tasks if task.pinned} == places
+    others = replace(watch.problem, devices=(Device(place="other/gpu0", gpu="T4", memory_bytes=1),))
+    assert not any(
+        task.pinned for task in pinned_as_submitted(others, watch.file, "run-x", watch.run.deployments).tasks
+    )
 
 
 def test_nothing_stays_submitted_if_one_cannot_be(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, lo
     """
     moving, stay = set(stranded(run, lost)), staying(run, lost)
     models = {device.place: device.gpu for device in problem.devices}
-    elsewhere = {name for name, each in stay.items() if not set(each.order.places) <= models.keys()}
+    elsewhere = {name for name, each in stay.items() if not _is_among(each.order.places, models)}
     over = {name for name, each in run.tasks.items() if each.status.state.is_over} - moving | elsewhere
     tasks = tuple(
         replace(
@@ -70,6 +70,10 @@ def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, lo
     )
     devices = tuple(device for device in problem.devices if device.node not in lost)
     return plan_for(replace(problem, devices=devices, tasks=tasks), objective, seconds=_SECONDS)
+
+
+def _is_among(places: tuple[str, ...], known: Collection[str]) -> bool:
+    return bool(places) and all(place in known for place in places)
 
 
 def _as_it_is(task: Task, each: Followed, models: Mapping[str, str], now_seconds: float) -> Task:

@@ -86,12 +86,15 @@ class Run:
         for name, each in self.tasks.items():
             if each.deployment is None or each.status.state.is_over:
                 continue
-            status = self._ask(each, each.deployment)
+            try:
+                status, is_gone = self._ask(each, each.deployment), False
+            except NotFound as error:
+                status, is_gone = JobStatus(state=JobState.FAILED, reason=error.message), True
             if status == each.status:
                 continue
             self.tasks[name] = replace(each, status=status)
             changed.append(self.tasks[name])
-            if self._starts_again(self.tasks[name]):
+            if not is_gone and self._starts_again(self.tasks[name]):
                 self.move(again(each.order))
         return changed
 
@@ -111,10 +114,7 @@ class Run:
 
     def _ask(self, each: Followed, deployment: Deployment) -> JobStatus:
         """Engines that name devices give those of the plan, and say nothing of them."""
-        try:
-            status = self.engine.state(deployment.name_there)
-        except NotFound as error:
-            return JobStatus(state=JobState.FAILED, reason=error.message, restarts=_MOST_RESTARTS)
+        status = self.engine.state(deployment.name_there)
         if isinstance(self.engine, HoldsGpus) and status.started_at is not None:
             status = replace(status, devices=each.order.places)
         return status if isinstance(self.engine, Restarts) else replace(status, restarts=each.order.attempt)
