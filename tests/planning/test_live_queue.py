@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from slurm_rig import slurm, slurm_rig
+from slurm_rig import SlurmRig, slurm, slurm_rig, wait_until
 
 from tonnage.allocate.tasks_file import read_tasks
 from tonnage.engines.base import Engine, JobState
@@ -208,3 +208,16 @@ def test_jobs_are_added_to_a_real_queue(slurm: SlurmEngine, tmp_path: Path) -> N
     watch = queue.watch()
     assert follow(watch, lambda: queue.write("late", SHOW), seconds=0.3) == done("a", "b", "c", "late")
     assert watch.run.tasks["late"].status.devices[0].startswith("p100n0/gpu")
+
+
+def test_a_restart_of_slurms_controller_is_borne_with(slurm: SlurmEngine, slurm_rig: SlurmRig, tmp_path: Path) -> None:
+    queue = Queue(tmp_path, slurm, "p100n0", "P100 SXM2")
+    for name in ("a", "b", "c"):
+        queue.write(name, SHOW)
+    watch = queue.watch()
+    watch.run.submit()
+    changes = [nothing, lambda: slurm_rig.stop("slurmctld"), lambda: slurm_rig.start("slurmctld")]
+    assert follow(watch, *changes, seconds=0.3) == done("a", "b", "c")
+    assert len(queue.said) == 1
+    assert queue.said[0].startswith("Slurm does not answer: ")
+    wait_until(slurm_rig.is_ready)
