@@ -201,6 +201,20 @@ def test_processes_are_added_beside_those_that_run(local: LocalEngine, tmp_path:
         assert [f"box/gpu{seen}" for seen in local.logs(each.deployment.name_there)] == list(each.status.devices)
 
 
+def test_what_cannot_be_started_is_told_of_and_the_rest_goes_on(local: LocalEngine, tmp_path: Path) -> None:
+    queue = Queue(tmp_path, local)
+    queue.write("a", SHOW)
+    watch = queue.watch()
+    watch.run.submit()
+    queue.write("wrong", "[no-such-program]")
+    queue.write("late", SHOW)
+    assert follow(watch, seconds=0.2) == done("a", "late") | {"wrong": JobState.FAILED}
+    assert queue.said[0] == "new in the file: wrong, late"
+    assert queue.said[1].startswith("wrong cannot be submitted: ")
+    assert "No such file" in watch.run.tasks["wrong"].status.reason
+    assert len(queue.said) == 2
+
+
 def test_jobs_are_added_to_a_real_queue(slurm: SlurmEngine, tmp_path: Path) -> None:
     queue = Queue(tmp_path, slurm, "p100n0", "P100 SXM2")
     for name in ("a", "b", "c"):

@@ -38,10 +38,18 @@ class QueueEngine(FakeEngine):
 
     queues_jobs: ClassVar[bool] = True
     down: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
 
     def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return tuple(
-            NodeInventory(name=name, gpus={"T4": 1}, cpu_cores=8, memory_bytes=1 << 36, is_up=name not in self.down)
+            NodeInventory(
+                name=name,
+                gpus={"T4": 1},
+                cpu_cores=8,
+                memory_bytes=1 << 36,
+                is_up=name not in self.down | self.closed,
+                is_lost=name in self.down,
+            )
             for name in ("n-0", "n-1")
         )
 
@@ -243,6 +251,37 @@ def test_a_task_that_fails_with_its_node_is_planned_anew_even_if_it_is_the_last(
     for _ in watch.follow(lambda seconds: None):
         pass
     assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+
+
+def test_what_was_moved_from_a_lost_node_does_not_go_back_there(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.engine = QueueEngine(down={"n-1"}, behave=lambda job: FakeRun(polls=None))
+    watch.run.submit()
+    watch.run.look()
+    assert watch._look_for_losses()
+    assert not watch._look_for_losses()
+    assert watch._away.lost == {"n-1"}  # still known, though no task is there any more
+
+
+def test_what_runs_on_a_node_that_is_closed_goes_on_there(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(closed={"n-1"}, behave=lambda job: FakeRun(polls=0))
+    before = orders(watch)
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    assert orders(watch) == before
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+    assert len(engine._entries) == len(before)
+
+
+def test_what_waits_for_a_node_that_is_closed_goes_elsewhere_if_it_stays_closed(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(closed={"n-1"})
+    waiting = [name for name, order in orders(watch).items() if order.places == ("n-1/gpu0",)]
+    assert watch._look_for_losses() is False  # once may be a restart of the engine
+    assert watch._look_for_losses() is True
+    assert all(watch.run.tasks[name].order.places == ("n-0/gpu0",) for name in waiting)
+    assert not engine._entries
 
 
 def test_a_task_that_was_stopped_is_not_planned_anew_with_its_node(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ class NodeInventory:
     features: tuple[str, ...] = ()
     state: str = ""  # in the engine's own words
     is_up: bool = True  # takes jobs; one that is lost or closed does not
+    is_lost: bool = False  # and what ran there has ended; on one that is closed it goes on
 
 
 class Engine(Protocol):

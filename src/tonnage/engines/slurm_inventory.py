@@ -16,6 +16,9 @@ _AWAY = {
     "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "UNKNOWN",
 }  # fmt: skip
 
+# One of these: Slurm has given up what ran there.
+_LOST = {"DOWN", "POWERED_DOWN"}
+
 
 def parse_nodes(text: str) -> tuple[NodeInventory, ...]:
     """Of `scontrol show node --oneliner`."""
@@ -35,6 +38,7 @@ def _node(line: str) -> NodeInventory:
         features=tuple(features.split(",")) if features not in ("", "(null)") else (),
         state=state,
         is_up=not _AWAY & set(state.upper().split("+")),
+        is_lost=bool(_LOST & set(state.upper().split("+"))),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tonnage.allocate.plan import Plan
 from tonnage.allocate.problem import Problem, Task
@@ -16,50 +16,59 @@ _SECONDS = 2.0  # others go on meanwhile
 _LEAST_LEFT = 0.05  # of a task that runs longer than was planned
 
 
-def lost_nodes(run: Run) -> set[str]:
-    """Nodes of unfinished tasks that the engine no longer gives jobs to; none where it does not tell."""
-    if not isinstance(run.engine, HasInventory):
-        return set()
-    wanted = {node for each in run.tasks.values() if _can_move(each) for node in nodes_of(each)}
-    if not wanted:
-        return set()
-    up = {node.name for node in run.engine.inventory(run.options) if node.is_up}
-    return wanted - up
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Nodes that take no jobs: what waits for them moves. From those that are lost, so does what ran there."""
+
+    closed: frozenset[str] = frozenset()  # the lost ones among them
+    lost: frozenset[str] = frozenset()
+
+    def takes(self, each: Followed) -> bool:
+        """Whether the task has to go elsewhere. Not if it is done, or somebody has stopped it on purpose."""
+        if each.given_up or each.status.state in (JobState.SUCCEEDED, JobState.CANCELLED):
+            return False
+        gone = self.closed if each.status.state is JobState.PENDING else self.lost
+        return not gone.isdisjoint(nodes_of(each))
+
+
+NONE_AWAY = Away()
+
+
+def away_nodes(run: Run, nodes: Collection[str]) -> Away:
+    """Among these; none where the engine does not tell, or all is done."""
+    if not isinstance(run.engine, HasInventory) or all(each.status.state == "succeeded" for each in run.tasks.values()):
+        return Away()
+    told = run.engine.inventory(run.options)
+    up, there = {node.name for node in told if node.is_up}, {node.name for node in told if not node.is_lost}
+    return Away(closed=frozenset(nodes) - up, lost=frozenset(nodes) - there)
 
 
 def nodes_of(each: Followed) -> set[str]:
     return {place.rpartition("/")[0] for place in each.order.places}
 
 
-def _can_move(each: Followed) -> bool:
-    """Not what is done, and not what somebody has stopped on purpose."""
-    return each.status.state not in (JobState.SUCCEEDED, JobState.CANCELLED) and not each.given_up
+def stranded(run: Run, away: Away) -> list[str]:
+    return [name for name, each in run.tasks.items() if away.takes(each)]
 
 
-def stranded(run: Run, lost: Collection[str]) -> list[str]:
-    """Tasks that a lost node has taken along, or that wait for it in vain."""
-    return [name for name, each in run.tasks.items() if _can_move(each) and nodes_of(each) & set(lost)]
-
-
-def staying(run: Run, lost: Collection[str] = ()) -> dict[str, Followed]:
-    """Tasks that were submitted, are not over and have lost nothing."""
-    moving = set(stranded(run, lost))
+def staying(run: Run, away: Away) -> dict[str, Followed]:
+    """Tasks that were submitted, are not over and need not go elsewhere."""
     return {
         name: each
         for name, each in run.tasks.items()
-        if each.deployment is not None and not each.status.state.is_over and name not in moving
+        if each.deployment is not None and not each.status.state.is_over and not away.takes(each)
     }
 
 
-def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, lost: Collection[str] = ()) -> Plan:
+def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, away: Away = NONE_AWAY) -> Plan:
     """What is over is left out, what stays is where it was, all else may go anywhere. Times count from now.
 
-    What was submitted to GPUs that are not in the cluster any more is left out as well.
+    What goes on where nothing else can go is left out as well.
     """
-    moving, stay = set(stranded(run, lost)), staying(run, lost)
-    models = {device.place: device.gpu for device in problem.devices}
+    stay, devices = staying(run, away), tuple(device for device in problem.devices if device.node not in away.closed)
+    models = {device.place: device.gpu for device in devices}
     elsewhere = {name for name, each in stay.items() if not _is_among(each.order.places, models)}
-    over = {name for name, each in run.tasks.items() if each.status.state.is_over} - moving | elsewhere
+    over = {name for name, each in run.tasks.items() if each.status.state.is_over and not away.takes(each)} | elsewhere
     tasks = tuple(
         replace(
             _as_it_is(task, stay[task.name], models, now_seconds) if task.name in stay else task,
@@ -68,7 +77,6 @@ def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, lo
         for task in problem.tasks
         if task.name not in over
     )
-    devices = tuple(device for device in problem.devices if device.node not in lost)
     return plan_for(replace(problem, devices=devices, tasks=tasks), objective, seconds=_SECONDS)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tonnage.engines.base import Engine, EngineOptions, HoldsGpus, JobId, JobState, JobStatus, Queues, Restarts
 from tonnage.engines.deploying import Deployment, Deployments, deploy, end
 from tonnage.engines.free_gpus import GpusHeld
-from tonnage.errors import NotFound, UsageError
+from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
 from tonnage.planning.orders import RUN_LABEL, TASK_LABEL, Order, again, attempt_of
 
 _MOST_RESTARTS = 3
@@ -57,7 +57,7 @@ class Run:
 
     def add(self, orders: Sequence[Order]) -> None:
         """Further tasks. One that was submitted before, even by another command, is followed and not submitted again."""
-        known = by_task(self.deployments)
+        known, found = by_task(self.deployments), {}
         for order in orders:
             deployment = known.get((order.job.labels[RUN_LABEL], order.task))
             if deployment is not None and deployment.engine != self.engine.name:
@@ -65,16 +65,22 @@ class Run:
                     f"{order.task} was submitted to {deployment.engine} already",
                     "--run gives this run a name of its own",
                 )
-            self.tasks[order.task] = Followed(order=_as_submitted(order, deployment), deployment=deployment)
+            found[order.task] = Followed(order=_as_submitted(order, deployment), deployment=deployment)
+        self.tasks |= found
 
-    def submit(self, say: Callable[[str], None] = lambda text: None) -> list[str]:
-        """Whatever may be submitted now and was not before; the tasks' names. If one cannot be, none of them stays."""
+    def submit(
+        self, say: Callable[[str], None] = lambda text: None, *, complain: Callable[[str], None] | None = None
+    ) -> list[str]:
+        """Whatever may be submitted now and was not before; the tasks' names. If one cannot be, none of them stays.
+
+        With `complain`, one that the engine refuses is told of and given up, and the others stay.
+        """
         new: list[str] = []
         try:
             for name, each in self.tasks.items():
                 if each.deployment is None and not each.status.state.is_over and self._may_start(each):
                     say(f"submitting {name}")
-                    new += self._start(each)
+                    new += self._start(each, complain)
         except BaseException:
             self._take_back(reversed(new))
             raise
@@ -130,12 +136,18 @@ class Run:
             return True
         return all(self.tasks[name].status.state.is_over for name in each.order.waits_for if name in self.tasks)
 
-    def _start(self, each: Followed) -> list[str]:
+    def _start(self, each: Followed, complain: Callable[[str], None] | None) -> list[str]:
         """Its name, unless others hold its GPUs: then it waits."""
         try:
             self.tasks[each.task] = replace(each, deployment=self._deploy(each.order))
         except GpusHeld as error:
             self.tasks[each.task] = replace(each, status=replace(_UNSEEN, reason=error.message))
+            return []
+        except TonnageError as error:
+            if complain is None or isinstance(error, Unreachable):
+                raise
+            complain(f"{each.task} cannot be submitted: {error.message}")
+            self.give_up(each.task, error.message)
             return []
         return [each.task]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tonnage.allocate.plan import Plan
@@ -14,7 +14,7 @@ from tonnage.hardware.cluster import Cluster
 from tonnage.planning.live import LiveTasks, added, joined
 from tonnage.planning.making import problem_of
 from tonnage.planning.orders import Order, orders_of
-from tonnage.planning.replanning import behind, lost_nodes, plan_anew, staying, stranded
+from tonnage.planning.replanning import NONE_AWAY, Away, away_nodes, behind, nodes_of, plan_anew, staying, stranded
 from tonnage.planning.running import Followed, Run
 
 _LOOK_SECONDS = 1.0
@@ -41,6 +41,8 @@ class Watch:
     _asked: float = field(default=-1e9)
     _answered: float | None = field(default=None)
     _is_silent: bool = field(default=False)
+    _away: Away = field(default=NONE_AWAY)
+    _has_no_nodes: bool = field(default=False)
 
     def follow(self, pause: Callable[[float], None] = time.sleep) -> Iterator[Followed]:
         """Every task whenever it has changed, until all are over."""
@@ -58,7 +60,7 @@ class Watch:
         if time.monotonic() - self._asked > _INVENTORY_SECONDS:
             self._look_for_losses()
         self._look_for_tasks()
-        self.run.submit()
+        self.run.submit(complain=self.say)
         return self.run.look()
 
     def _is_over(self) -> bool:
@@ -77,21 +79,32 @@ class Watch:
     # -- planning anew ----------------------------------------------------------------------------------------------------
 
     def _look_for_losses(self) -> bool:
-        """Whether there were any, so that something is to be done again."""
+        """Whether tasks have to go elsewhere, so that something is to be done again."""
         self._asked = time.monotonic()
-        lost = lost_nodes(self.run)
-        if lost and all(device.node in lost for device in self.problem.devices):
-            self.say("all nodes are lost: waiting for one to come back")
-        elif lost:
-            self._move(lost)
-        return bool(lost)
+        before, self._away = self._away, away_nodes(self.run, {device.node for device in self.problem.devices})
+        # Closed at two looks: after a restart of Slurm's controller all nodes are for a moment.
+        sure = Away(closed=self._away.closed & before.closed | self._away.lost, lost=self._away.lost)
+        if not stranded(self.run, sure):
+            return False
+        if all(device.node in sure.closed for device in self.problem.devices):
+            self._wait_for_nodes()
+        else:
+            self._move(sure)
+        return True
 
-    def _move(self, lost: set[str]) -> None:
-        moving = stranded(self.run, lost)
-        self.say(f"{', '.join(sorted(lost))} lost: {len(moving)} tasks are planned anew")
-        plan = plan_anew(self.problem, self.plan.objective, self.run, time.time(), lost)
+    def _wait_for_nodes(self) -> None:
+        if not self._has_no_nodes:
+            self.say("no node takes jobs: waiting for one to come back")
+        self._has_no_nodes = True
+
+    def _move(self, away: Away) -> None:
+        self._has_no_nodes = False
+        moving = stranded(self.run, away)
+        nodes = away.closed & {node for name in moving for node in nodes_of(self.run.tasks[name])}
+        self.say(f"{', '.join(sorted(nodes))} lost: {len(moving)} tasks are planned anew")
+        plan = plan_anew(self.problem, self.plan.objective, self.run, time.time(), away)
         attempts = dict.fromkeys(moving, self.run.attempts + 1)
-        for order in self._orders(self.problem, plan, self.file, attempts, lost):
+        for order in self._orders(self.problem, plan, self.file, attempts, away):
             self.run.move(order)
         for each in plan.unplaced:
             if each.task in self.run.tasks:
@@ -115,7 +128,9 @@ class Watch:
         found, _ = problem_of(more, self.cluster)
         new = {task.name: task for task in found.tasks if task.name not in known}
         wider = replace(self.problem, tasks=(*self.problem.tasks, *new.values()))
-        plan, file = plan_anew(wider, self.plan.objective, self.run, time.time()), joined(self.file, more)
+        there = tuple(device for device in wider.devices if device.node not in self._away.closed)
+        plan = plan_anew(replace(wider, devices=there), self.plan.objective, self.run, time.time())
+        file = joined(self.file, more)
         waiting = {name: each.order.attempt for name, each in self.run.tasks.items() if each.deployment is None}
         orders = self._orders(wider, plan, file, waiting | dict.fromkeys(new, 0))
         self.run.add([order for order in orders if order.task in new])
@@ -132,12 +147,12 @@ class Watch:
             self.say(f"not placed: {task}: {reason}")
 
     def _orders(
-        self, problem: Problem, plan: Plan, file: TasksFile, attempts: Mapping[str, int], lost: Collection[str] = ()
+        self, problem: Problem, plan: Plan, file: TasksFile, attempts: Mapping[str, int], away: Away = NONE_AWAY
     ) -> list[Order]:
         """Of a plan that was made anew, each behind what has its GPUs already."""
         orders = orders_of(problem, plan, file, self.name, image=self.image, attempts=attempts)
         self.replans += 1
-        return [behind(order, plan, staying(self.run, lost)) for order in orders]
+        return [behind(order, plan, staying(self.run, away)) for order in orders]
 
 
 def _names(names: list[str]) -> str:
