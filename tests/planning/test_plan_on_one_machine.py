@@ -35,7 +35,7 @@ GPUS = tuple(HostGpu(index=index, name="Tesla V100-SXM2-16GB", model=MODEL) for 
 PROGRAM = f"""
 import json, os, time
 begin = time.time()
-time.sleep(1)
+time.sleep(3)
 seen = [index for index in range({FAKE_GPUS}) if os.path.exists(f"/dev/fake-gpu-{{index}}")]
 print(json.dumps({{"seen": seen, "begin": begin, "end": time.time()}}))
 """
@@ -109,12 +109,11 @@ def test_a_plan_runs_in_containers_each_on_its_gpus_and_a_killed_one_starts_agai
     plan, orders = plan_and_orders(problem, file, "run-a", image=image)
     run = Run(orders, containers, ContainerOptions(cdi_kind=fake_gpus), Deployments())
     watch = Watch(problem=problem, plan=plan, file=file, name="run-a", run=run, image=image)
-    deadline, killed = time.monotonic() + LIMIT_SECONDS, ""
-    for each in watch.follow(lambda seconds: time.sleep(0.1)):
+    *_, killed = run.submit()  # which has just begun
+    subprocess.run(["podman", "kill", run.tasks[killed].order.job.name], check=True, capture_output=True)
+    deadline = time.monotonic() + LIMIT_SECONDS
+    for _ in watch.follow(lambda seconds: time.sleep(0.1)):
         assert time.monotonic() < deadline
-        if not killed and each.status.state is JobState.RUNNING:
-            killed = each.task
-            subprocess.run(["podman", "kill", each.order.job.name], check=True, capture_output=True)
     assert {(each.status.state, each.status.reason) for each in run.tasks.values()} == {(JobState.SUCCEEDED, "")}
     restarts = {name: each.status.restarts for name, each in run.tasks.items()}
     assert restarts == dict.fromkeys(restarts, 0) | {killed: 1}
