@@ -12,7 +12,7 @@ import tarfile
 from pathlib import Path
 
 # One for each process of tests: when they are over, it is removed with all that was built on it.
-IMAGE = f"localhost/tonnage-test-python:{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+IMAGE = f"localhost/tonnage-test-python:{os.getpid()}"
 # What no program of the tests imports, and what makes most of the size.
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|pydoc_data|site-packages|dist-packages"

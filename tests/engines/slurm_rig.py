@@ -1,6 +1,7 @@
 """A real Slurm of several unequal nodes on this machine: real daemons on loopback, fake GPU devices, gone afterwards.
 
-Test modules import the fixture `slurm_rig`. Two rigs at once do not meet: each has its own ports, key and folder.
+Test modules import the fixtures `slurm_rig`, the cluster, and `slurm`, the engine.
+Two rigs at once do not meet: each has its own ports, key and folder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tonnage.engines.slurm import SlurmEngine
 
 SECONDS = 120.0
 LOOPBACK = "127.0.0.1"
@@ -191,6 +194,16 @@ def slurm_rig() -> Iterator[SlurmRig]:
             rig.down()
             os.environ.pop("SLURM_CONF")
             os.environ.update({"SLURM_CONF": before} if before else {})
+
+
+@pytest.fixture
+def slurm(slurm_rig: SlurmRig, tmp_path: Path) -> Iterator[SlurmEngine]:  # noqa: ARG001 - it must be up
+    """An engine of its own on it, whose jobs end with the test."""
+    engine = SlurmEngine(tmp_path / "slurm")
+    yield engine
+    for job_id, status, _ in engine.jobs():
+        if not status.state.is_over:
+            engine.cancel(job_id)
 
 
 _CONFIGURATION = """\

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from contract import PROGRAMS, EngineContract, is_over, wait_for
+from podman_rig import FAKE_GPUS
 from rootfs import IMAGE
 
 from tonnage.engines.base import Engine, Job, JobId, JobState, Mount, Resources, Source
@@ -215,52 +216,36 @@ def fetch(port: int) -> bytes:
             time.sleep(0.05)
 
 
-def test_a_gpu_comes_by_cdi(podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpu: str) -> None:
-    program = "import os, stat; print(stat.S_ISCHR(os.stat('/dev/fake-gpu-0').st_mode), os.environ['FAKE_GPU'])"
+def test_a_gpu_comes_by_cdi(podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpus: str) -> None:
+    program = "import os, stat; print(stat.S_ISCHR(os.stat('/dev/fake-gpu-0').st_mode), os.environ['FAKE_GPU_0'])"
     resources = Resources(memory_bytes=128 * MIB, gpu_count=1)
-    assert output(podman_engine, run(python(program, resources=resources), cdi_kind=fake_gpu)) == ["True here"]
+    assert output(podman_engine, run(python(program, resources=resources), cdi_kind=fake_gpus)) == ["True here"]
 
 
 def test_a_gpu_is_not_given_to_a_second_container(
-    podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpu: str
+    podman_engine: PodmanEngine, run: Callable[..., JobId], fake_gpus: str
 ) -> None:
-    resources = Resources(memory_bytes=128 * MIB, gpu_count=1)
-    first = run(python(PROGRAMS["sleep"], resources=resources), cdi_kind=fake_gpu)
-    assert (f"{fake_gpu}=0", first) in podman_engine.held_gpus()
+    resources = Resources(memory_bytes=128 * MIB, gpu_count=FAKE_GPUS)
+    first = run(python(PROGRAMS["sleep"], resources=resources), cdi_kind=fake_gpus)
+    assert (f"{fake_gpus}=0", first) in podman_engine.held_gpus()
     before = containers()
-    with pytest.raises(DoesNotFit, match="1 GPUs are wanted, this machine has 1, none of them free") as caught:
-        run(python("", resources=resources), cdi_kind=fake_gpu)
-    assert caught.value.hint.startswith(f"{first} holds {fake_gpu}=0;")
+    with pytest.raises(DoesNotFit, match=f"this machine has {FAKE_GPUS}, none of them free") as caught:
+        run(python("", resources=resources), cdi_kind=fake_gpus)
+    assert caught.value.hint.startswith(f"{first} holds {fake_gpus}=0,")
     assert containers() == before
     podman_engine.cancel(first)
-    run(python("", resources=resources), cdi_kind=fake_gpu)
+    run(python("", resources=resources), cdi_kind=fake_gpus)
 
 
-def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpu: str) -> None:
-    job = python("", resources=Resources(gpu_count=2))
-    with pytest.raises(DoesNotFit, match="2 GPUs are wanted, this machine has 1"):
-        podman_engine.submit(podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpu)))
-    named = podman_engine.plan(python(""), ContainerOptions(cdi_kind=fake_gpu, devices="7"))
+def test_a_gpu_that_is_not_there_is_refused(podman_engine: PodmanEngine, fake_gpus: str) -> None:
+    job = python("", resources=Resources(gpu_count=FAKE_GPUS + 1))
+    with pytest.raises(DoesNotFit, match=f"{FAKE_GPUS + 1} GPUs are wanted, this machine has {FAKE_GPUS}"):
+        podman_engine.submit(podman_engine.plan(job, ContainerOptions(cdi_kind=fake_gpus)))
+    named = podman_engine.plan(python(""), ContainerOptions(cdi_kind=fake_gpus, devices="7"))
     before = containers()
     with pytest.raises(DoesNotFit, match="unresolvable"):
         podman_engine.submit(named)
     assert containers() == before
-
-
-@pytest.fixture
-def fake_gpu() -> Iterator[str]:
-    """A device that is /dev/null, in a file of the folder for what is there until the next boot."""
-    kind = f"{fresh_name('tonnage')}.example/gpu"
-    edits = {"env": ["FAKE_GPU=here"], "deviceNodes": [{"path": "/dev/fake-gpu-0", "hostPath": "/dev/null"}]}
-    document = {"cdiVersion": "0.5.0", "kind": kind, "devices": [{"name": "0", "containerEdits": edits}]}
-    path = Path("/var/run/cdi") / f"{kind.partition('.')[0]}.json"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(document))
-    except OSError as error:
-        pytest.skip(f"CDI is not tried: {error}")
-    yield kind
-    path.unlink()
 
 
 def test_folders_are_mounted(podman_engine: PodmanEngine, run: Callable[..., JobId], tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from contract import PROGRAMS, EngineContract, is_over, wait_for
-from slurm_rig import SlurmRig, slurm_rig, wait_until
+from slurm_rig import SlurmRig, slurm, slurm_rig, wait_until
 
 from tonnage.engines import slurm_client
 from tonnage.engines.base import (
@@ -36,7 +35,7 @@ from tonnage.engines.slurm_folder import JobFolder
 from tonnage.engines.slurm_script import SlurmOptions
 from tonnage.errors import DoesNotFit, NotFound, Unreachable, UsageError
 
-__all__ = ["slurm_rig"]
+__all__ = ["slurm", "slurm_rig"]
 
 MIB = 1 << 20
 V100, P100, K80 = "V100 SXM2 16GB", "P100 SXM2", "K80"
@@ -48,15 +47,6 @@ ONE_GPU = replace(SMALL, gpu_count=1)
 def python(program: str, **changes: object) -> Job:
     job = Job(name=fresh_name("job"), command=(sys.executable, "-c", program), resources=SMALL)
     return replace(job, **changes)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def slurm(slurm_rig: SlurmRig, tmp_path: Path) -> Iterator[SlurmEngine]:  # noqa: ARG001 - it must be up
-    engine = SlurmEngine(tmp_path / "slurm")
-    yield engine
-    for job_id, status, _ in engine.jobs():
-        if not status.state.is_over:
-            engine.cancel(job_id)
 
 
 class TestSlurmEngine(EngineContract):

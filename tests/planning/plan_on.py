@@ -34,7 +34,9 @@ seen = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") i
 """
 
 
-def make(folder: Path, nodes: dict[str, tuple[str, int]], gang: str) -> tuple[Problem, TasksFile]:
+def make(
+    folder: Path, nodes: dict[str, tuple[str, int]], gang: str, *, alike: int = 18, seconds: float = 0.3
+) -> tuple[Problem, TasksFile]:
     """`nodes` are models and counts by name; `gang` is the model on which a task wants two GPUs."""
     machines = [
         {"name": name, "gpus": [{"model": model, "count": count}], "cpu": {"cores": 8}, "memory": "16 GiB"}
@@ -52,10 +54,10 @@ def make(folder: Path, nodes: dict[str, tuple[str, int]], gang: str) -> tuple[Pr
             "share": False,
             "main_memory": "256 MiB",
             "cpus": 0.5,
-            "command": [sys.executable, "-c", PROGRAM, str(folder), name, "0.3"],
+            "command": [sys.executable, "-c", PROGRAM, str(folder), name, str(seconds)],
         } | more
 
-    tasks = [task(f"t{number}", number) for number in range(18)]
+    tasks = [task(f"t{number}", number) for number in range(alike)]
     tasks += [
         task("gang", 3, gpus=2, gpu=[gang], near="node"),
         task("killed", 1),
@@ -67,10 +69,10 @@ def make(folder: Path, nodes: dict[str, tuple[str, int]], gang: str) -> tuple[Pr
     return problem, file
 
 
-def plan_and_orders(problem: Problem, file: TasksFile, run: str) -> tuple[Plan, list[Order]]:
+def plan_and_orders(problem: Problem, file: TasksFile, run: str, image: str = "") -> tuple[Plan, list[Order]]:
     plan = plan_for(problem, Objective.MAKESPAN.value, seconds=0.5)
     assert not plan.unplaced
-    return plan, orders_of(problem, plan, file, run)
+    return plan, orders_of(problem, plan, file, run, image=image)
 
 
 def follow(run: Run) -> None:

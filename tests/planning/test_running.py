@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from tonnage.allocate.problem import Device
 from tonnage.allocate.tasks_file import read_tasks
 from tonnage.allocate.tasks_models import TasksFile
-from tonnage.engines.base import Job, JobId, NodeInventory
+from tonnage.engines.base import EngineOptions, Job, JobId, NodeInventory
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.errors import Unreachable, UsageError
 from tonnage.planning import plan_for, problem_of
+from tonnage.planning.fitting import pinned_as_submitted
 from tonnage.planning.orders import Order, job_name, orders_of, run_name
 from tonnage.planning.running import Run
 from tonnage.planning.watching import Watch
@@ -36,12 +38,23 @@ class QueueEngine(FakeEngine):
 
     queues_jobs: ClassVar[bool] = True
     down: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return tuple(
-            NodeInventory(name=name, gpus={"T4": 1}, cpu_cores=8, memory_bytes=1 << 36, is_up=name not in self.down)
+            NodeInventory(
+                name=name,
+                gpus={"T4": 1},
+                cpu_cores=8,
+                memory_bytes=1 << 36,
+                is_up=name not in self.down | self.closed,
+                is_lost=name in self.down,
+            )
             for name in ("n-0", "n-1")
         )
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:  # noqa: ARG002 - as all engines
+        return (name,)
 
 
 def read(folder: Path, tasks: str = TASKS) -> TasksFile:
@@ -87,9 +100,16 @@ def test_names_of_jobs_are_valid_and_differ() -> None:
     assert job_name("run-1", "Last_one").startswith("run-1-last-one-")
 
 
-def test_the_same_tasks_have_the_same_name(tmp_path: Path) -> None:
-    assert run_name(read(tmp_path)) == run_name(read(tmp_path))
-    assert run_name(read(tmp_path)) != run_name(read(tmp_path, TASKS.replace("10", "11")))
+def test_the_same_task_has_the_same_name_whatever_else_the_file_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = read(tmp_path).tasks[0]
+    same = read(tmp_path, TASKS.replace("count: 4", "count: 9, priority: 3")).tasks[0]
+    other = read(tmp_path, TASKS.replace("[run]", "[run, --fast]")).tasks[0]
+    here = run_name(task)
+    assert here == run_name(same) != run_name(other)
+    monkeypatch.chdir(tmp_path)
+    assert run_name(task) != here
 
 
 def test_an_engine_without_a_queue_gets_jobs_when_their_turn_comes(tmp_path: Path) -> None:
@@ -115,6 +135,74 @@ def test_submitting_again_runs_nothing_twice(tmp_path: Path) -> None:
     again = Run(list(orders(watch).values()), watch.run.engine, FakeEngine.Options(), watch.run.deployments)
     assert again.submit() == []
     assert len(watch.run.engine._entries) == 5
+
+
+def killed_once(engine: FakeEngine) -> None:
+    """Its first job is killed, all others succeed."""
+    engine.behave = lambda job: FakeRun(exit_code=0 if engine._entries else 137, polls=0)
+
+
+def test_a_killed_task_starts_again_where_the_engine_does_not_see_to_it(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    killed_once(watch.run.engine)  # type: ignore[arg-type]
+    first = next(iter(watch.run.tasks))
+    states = [(each.task, each.status.state) for each in watch.follow(lambda seconds: None)]
+    assert states[0] == (first, "failed")
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+    assert {name: each.status.restarts for name, each in watch.run.tasks.items() if each.status.restarts} == {first: 1}
+
+
+def test_a_task_that_was_started_again_is_known_to_the_next_command(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine
+    killed_once(engine)  # type: ignore[arg-type]
+    before = orders(watch)
+    first, _ = watch.run.submit()
+    watch.run.look()
+    watch.run.submit()
+    again = Run(list(before.values()), engine, FakeEngine.Options(), watch.run.deployments)
+    found = again.tasks[first]
+    assert found.deployment is not None
+    assert (found.deployment.id, found.order.attempt) == (job_name("run-x", first, 1), 1)
+    again.look()
+    assert again.tasks[first].status.restarts == 1
+    again.submit()
+    assert JobId(before[first].job.name) not in engine._entries  # type: ignore[attr-defined]
+
+
+def test_a_task_whose_job_somebody_removed_is_not_started_again(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    first, _ = watch.run.submit()
+    engine = watch.run.engine
+    assert isinstance(engine, FakeEngine)
+    del engine._entries[JobId(f"run-x-{first}")]
+    watch.run.look()
+    status = watch.run.tasks[first].status
+    assert (status.state, status.reason, status.restarts) == ("failed", f"there is no job 'run-x-{first}'", 0)
+
+
+def test_tasks_that_were_submitted_elsewhere_are_not_submitted_here(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.submit()
+
+    class Other(FakeEngine):
+        name = "other"
+
+    with pytest.raises(UsageError, match="was submitted to fake already") as caught:
+        Run(list(orders(watch).values()), Other(), FakeEngine.Options(), watch.run.deployments)
+    assert "--run" in caught.value.hint
+
+
+def test_a_plan_that_is_made_again_keeps_to_where_tasks_were_submitted(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.submit()
+    places = {name: each.order.places for name, each in watch.run.tasks.items() if each.deployment is not None}
+    pinned = pinned_as_submitted(watch.problem, watch.file, "run-x", watch.run.deployments)
+    assert {task.name: task.pinned for task in pinned.tasks if task.pinned} == places
+    others = replace(watch.problem, devices=(Device(place="other/gpu0", gpu="T4", memory_bytes=1),))
+    assert not any(
+        task.pinned for task in pinned_as_submitted(others, watch.file, "run-x", watch.run.deployments).tasks
+    )
 
 
 def test_nothing_stays_submitted_if_one_cannot_be(tmp_path: Path) -> None:
@@ -163,6 +251,52 @@ def test_a_task_that_fails_with_its_node_is_planned_anew_even_if_it_is_the_last(
     for _ in watch.follow(lambda seconds: None):
         pass
     assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+
+
+def test_what_was_moved_from_a_lost_node_does_not_go_back_there(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    watch.run.engine = QueueEngine(down={"n-1"}, behave=lambda job: FakeRun(polls=None))
+    watch.run.submit()
+    watch.run.look()
+    assert watch._look_for_losses()
+    assert not watch._look_for_losses()
+    assert watch._away.lost == {"n-1"}  # still known, though no task is there any more
+
+
+def test_what_runs_on_a_node_that_is_closed_goes_on_there(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(closed={"n-1"}, behave=lambda job: FakeRun(polls=0))
+    before = orders(watch)
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    assert orders(watch) == before
+    assert {each.status.state for each in watch.run.tasks.values()} == {"succeeded"}
+    assert len(engine._entries) == len(before)
+
+
+def test_what_waits_for_a_node_that_is_closed_goes_elsewhere_if_it_stays_closed(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(closed={"n-1"})
+    waiting = [name for name, order in orders(watch).items() if order.places == ("n-1/gpu0",)]
+    assert watch._look_for_losses() is False  # once may be a restart of the engine
+    assert watch._look_for_losses() is True
+    assert all(watch.run.tasks[name].order.places == ("n-0/gpu0",) for name in waiting)
+    assert not engine._entries
+
+
+def test_a_task_that_was_stopped_is_not_planned_anew_with_its_node(tmp_path: Path) -> None:
+    watch = made(tmp_path, read(tmp_path))
+    engine = watch.run.engine = QueueEngine(behave=lambda job: FakeRun(polls=0))
+    watch.run.submit()
+    stopped = next(each for each in watch.run.tasks.values() if each.order.job.placements[0].node == "n-1")
+    engine.cancel(JobId(stopped.order.job.name))
+    watch.run.look()
+    engine.down.add("n-1")
+    for _ in watch.follow(lambda seconds: None):
+        pass
+    states = {name: each.status.state for name, each in watch.run.tasks.items()}
+    assert states.pop(stopped.task) == "cancelled"
+    assert set(states.values()) == {"succeeded"}
 
 
 def test_a_task_that_fits_on_no_node_that_is_left_is_given_up(tmp_path: Path) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tonnage.allocate.plan import Plan
+    from tonnage.allocate.problem import Problem
+    from tonnage.cli.allocate_run import Target
+    from tonnage.hardware.cluster import Cluster
 
 EXIT_UNPLACED = 3
 
 
 def allocate_command(
     tasks: Annotated[Path, typer.Argument(help="The tasks, as tasks.yaml describes them.")],
-    cluster: Annotated[Path, typer.Option("--cluster", "-c", help="The machines, as cluster.yaml describes them.")],
+    cluster: Annotated[
+        Path | None,
+        typer.Option("--cluster", "-c", help="The machines, as cluster.yaml describes them; else those of the engine."),
+    ] = None,
     objective: Annotated[
         str, typer.Option("--objective", "-o", help="makespan, completion, deadline, fairness, energy or cost.")
     ] = "makespan",
@@ -22,8 +31,10 @@ def allocate_command(
         str, typer.Option("--engine", "-e", help="Where it shall run: slurm, ray, kubernetes, podman, docker or local.")
     ] = "",
     submit: Annotated[bool, typer.Option("--submit", help="Run the plan there; nothing is run twice.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Submit, and follow the tasks until all are over.")] = False,
-    run: Annotated[str, typer.Option(help="Name of the run; else one that the same tasks always have.")] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Submit, follow the tasks until all are over, and run those that are added.")
+    ] = False,
+    run: Annotated[str, typer.Option(help="Name of the run; else the same tasks always have the same.")] = "",
     image: Annotated[str, typer.Option(help="The image that programs are put on, where the engine needs one.")] = "",
     option: Annotated[list[str] | None, typer.Option("--option", help="NAME=VALUE, of the engine alone.")] = None,
     why: Annotated[str, typer.Option(help="Tell of one task: why here, why not there.")] = "",
@@ -32,47 +43,57 @@ def allocate_command(
 ) -> int:
     """Allocate many tasks to the GPUs of a cluster.
 
-    Programs are followed on a virtual GPU; nothing runs. Tasks that fit nowhere are listed, the rest is planned, and the
-    exit code is 3.
+    Programs are followed on a virtual GPU; nothing runs without --submit or --watch. Tasks that fit nowhere are listed, the
+    rest is planned, and the exit code is 3.
     """
     from tonnage.allocate.tasks_file import read_tasks
+    from tonnage.cli.allocate_run import carry_out, fit, target_of
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.planning import plan_for, problem_of
+    from tonnage.planning.live import LiveTasks
 
     check_folder(html)
-    _check_engine(engine, submit=submit, watch=watch)
+    target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
+    live = LiveTasks(tasks)  # before it is read: a change from now on is seen
     file = read_tasks(tasks)
+    machines = _machines(cluster, target)
     with progress() as say:
-        problem, smallest = problem_of(file, cluster, say)
+        problem, smallest = problem_of(file, machines, say)
+        if target is not None:
+            problem = fit(problem, file, target)
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
     if html is not None:
         from tonnage.allocate.page import render_page
 
         html.write_text(render_page(problem, plan))
-    if engine:
-        from tonnage.cli.allocate_run import carry_out
+    if target is not None:
+        return carry_out(problem, plan, file, target, live, machines, as_json=as_json)
+    _print(problem, plan, why, as_json)
+    return EXIT_UNPLACED if plan.unplaced else 0
 
-        return carry_out(
-            problem, plan, file, engine, option or [], run=run, image=image, submit=submit or watch, watch=watch,
-            as_json=as_json,
-        )  # fmt: skip
+
+def _machines(path: Path | None, target: Target | None) -> Cluster:
+    from tonnage.errors import UsageError
+    from tonnage.hardware import read_cluster
+    from tonnage.planning.inventory import cluster_of
+
+    if path is not None:
+        return read_cluster(path)
+    if target is None:
+        raise UsageError("which GPUs there are is not said", "name a file, --cluster cluster.yaml, or an engine")
+    return cluster_of(target.engine, target.options)
+
+
+def _print(problem: Problem, plan: Plan, why: str, as_json: bool) -> None:
     if as_json:
         import json
 
         print(json.dumps(plan.as_dict()))
+        return
+    from tonnage.cli.allocate_table import print_plan, print_why
+
+    if why:
+        print_why(problem, plan, why)
     else:
-        from tonnage.cli.allocate_table import print_plan, print_why
-
-        if why:
-            print_why(problem, plan, why)
-        else:
-            print_plan(problem, plan)
-    return EXIT_UNPLACED if plan.unplaced else 0
-
-
-def _check_engine(engine: str, *, submit: bool, watch: bool) -> None:
-    from tonnage.errors import UsageError
-
-    if (submit or watch) and not engine:
-        raise UsageError("where the plan shall run is not said", "name an engine: --engine slurm --submit")
+        print_plan(problem, plan)

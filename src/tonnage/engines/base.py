@@ -6,7 +6,7 @@ repeated. Anything more is an optional capability, asked for with isinstance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, NewType, Protocol, TypeVar, runtime_checkable
@@ -157,6 +157,7 @@ class NodeInventory:
     features: tuple[str, ...] = ()
     state: str = ""  # in the engine's own words
     is_up: bool = True  # takes jobs; one that is lost or closed does not
+    is_lost: bool = False  # and what ran there has ended; on one that is closed it goes on
 
 
 class Engine(Protocol):
@@ -210,7 +211,23 @@ class Queues(Protocol):
 
 
 @runtime_checkable
+class Restarts(Protocol):
+    """An engine that keeps to `Job.requeue` by itself."""
+
+    restarts_jobs: ClassVar[bool]
+
+
+@runtime_checkable
 class HasInventory(Protocol):
     """An engine that knows its nodes, so that a plan can be made for them, and a lost one be noticed."""
 
-    def inventory(self) -> tuple[NodeInventory, ...]: ...
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]: ...
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]: ...  # of the catalogue
+
+
+@runtime_checkable
+class SharesGpus(Protocol):
+    """An engine that can give one GPU to several jobs at a time; whether also these models of the catalogue."""
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool: ...

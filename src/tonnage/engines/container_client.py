@@ -63,7 +63,7 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
     (r"unresolvable cdi devices|failed to inject cdi", DoesNotFit, "nvidia-ctk cdi generate makes the file that names it"),
     (r"executable file .*not found|command .*not found", NotFound, "the image lacks it; try another --image"),
     (r"unable to set memory limit|minimum memory limit", UsageError, "nothing starts with so little; raise --memory"),
-    (r"unable to find (user|network)|network .* not found", NotFound, "-o user= and -o network= name what is there"),
+    (r"unable to find (user|network)|network .* not found", NotFound, "--option user= or network= names what is there"),
     (r"range of cpus|requested cpus are not available|insufficient", DoesNotFit, ""),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -122,6 +122,9 @@ class ContainerEngine:
             if not self._status(document).state.is_over:
                 labels = document["Config"]["Labels"]
                 yield from ((gpu, JobId(labels[OWN_LABEL])) for gpu in labels[GPUS_LABEL].split(","))
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool:  # noqa: ARG002 - all of them, always
+        return True
 
     def remove(self, job_id: JobId) -> None:
         document = self._inspect(job_id)

@@ -15,6 +15,10 @@ from tonnage.errors import DoesNotFit, NotFound, Unreachable, UsageError
 GPU_KIND = "nvidia.com/gpu"  # a GPU is called by its CDI name everywhere: nvidia.com/gpu=0
 
 
+class GpusHeld(DoesNotFit):
+    """Not now: another job holds what is wanted, and may end."""
+
+
 @contextmanager
 def gpu_holders(own: Engine, wanted: int) -> Iterator[Mapping[str, JobId]]:
     """GPUs with the jobs that hold them. Nobody else chooses until the block ends, by when the new job can be seen."""
@@ -42,13 +46,13 @@ def choose_free(wanted: int, candidates: Sequence[str], holders: Mapping[str, Jo
 def choose_planned(
     resources: Resources, kind: str, candidates: Sequence[str], holders: Mapping[str, JobId]
 ) -> list[str]:
-    """The GPUs that a plan names; raises `DoesNotFit` where one is not there, or held by a job that does not share."""
+    """The GPUs that a plan names; raises `DoesNotFit` where one is not there, `GpusHeld` where another job has it."""
     planned = [f"{kind}={index}" for index in resources.gpu_indices]
     for gpu in planned:
         if gpu not in candidates:
             raise DoesNotFit(f"{gpu} is planned, this machine has {', '.join(candidates) or 'no GPUs'}")
         if gpu in holders and not resources.shares_gpus:
-            raise DoesNotFit(f"{gpu} is planned, {holders[gpu]} holds it", "wait, or end it with tonnage stop")
+            raise GpusHeld(f"{gpu} is planned, {holders[gpu]} holds it", "wait, or end it with tonnage stop")
     return planned
 
 

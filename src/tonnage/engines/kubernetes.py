@@ -32,6 +32,7 @@ class KubernetesEngine:
 
     name: ClassVar[str] = "kubernetes"
     Options: ClassVar[type[EngineOptions]] = KubernetesOptions
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, client: Client | None = None) -> None:
         self.cluster = Cluster(client)
@@ -194,7 +195,7 @@ def _too_large(nodes: list[Document], job: Job, options: KubernetesOptions) -> T
             missing = format_bytes(amount - largest) if resource == "memory" else f"{amount - largest:g}"
             return DoesNotFit(
                 f"{shown[0]} of {resource} are wanted, the largest node has {shown[1]}: {missing} too little",
-                "a cluster that adds nodes by itself: -o check_nodes=false",
+                "a cluster that adds nodes by itself: --option check_nodes=false",
             )
     return DoesNotFit(
         "no node has enough of everything that is wanted", "`kubectl describe nodes` shows what they have"

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -115,6 +115,9 @@ class LocalEngine:
         for order in self._running_orders():
             for gpu in order.get("gpus", ()):  # those of older versions did not tell
                 yield gpu, JobId(order["name"])
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool:  # noqa: ARG002 - all of them, always
+        return True
 
     def remove(self, job_id: JobId) -> None:
         try:

@@ -20,7 +20,7 @@ def parse_options(kind: type[EngineOptions], pairs: Iterable[str]) -> EngineOpti
         if not equals or name not in known:
             listed = ", ".join(known) or "none"
             raise UsageError(
-                f"-o {pair} is no option of this engine", f"its options are: {listed}; write -o NAME=VALUE"
+                f"--option {pair} is no option of this engine", f"its options are: {listed}; write --option NAME=VALUE"
             )
         values[name] = _convert(known[name], text)
     return kind(**values)
@@ -31,7 +31,7 @@ def _convert(field: Field[object], text: str) -> object:
     try:
         return _TRUTH[text.lower()] if kind is bool else kind(text)  # type: ignore[call-arg]  # int, float or str
     except (KeyError, ValueError):
-        raise UsageError(f"-o {field.name}={text}: {text!r} is not {_ARTICLES.get(kind, 'valid')}") from None
+        raise UsageError(f"--option {field.name}={text}: {text!r} is not {_ARTICLES.get(kind, 'valid')}") from None
 
 
 _ARTICLES: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}

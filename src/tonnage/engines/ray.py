@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
 import yaml
 
 from tonnage.engines.base import EngineOptions, Job, JobId, JobStatus, Manifest, NodeInventory, own_options
+from tonnage.engines.gpu_names import models_called, parse_types
 from tonnage.engines.ray_client import Dashboard
 from tonnage.engines.ray_driver import BEGIN, END, report_name
 from tonnage.engines.ray_fit import check_fits, check_version
@@ -25,6 +26,7 @@ from tonnage.engines.ray_request import (
     order_of,
     package_name,
     package_of,
+    ray_model,
     request_of,
 )
 from tonnage.engines.ray_states import job_status, node_inventory
@@ -44,6 +46,7 @@ class RayEngine:
     name: ClassVar[str] = "ray"
     Options: ClassVar[type[EngineOptions]] = RayOptions
     queues_jobs: ClassVar[bool] = True
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, address: str | None = None) -> None:
         self.dashboard = Dashboard(address)
@@ -98,10 +101,17 @@ class RayEngine:
         time.sleep(min(max(_SETTLED_SECONDS - age_seconds, 0.0), _SETTLED_SECONDS))
         self.dashboard.delete(job_id)
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
-        """By the names that plans use: the label `tonnage.node`, else what Ray calls the node."""
-        nodes = [node_inventory(node, RayOptions().node_label) for node in self.dashboard.nodes()]
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:
+        """By the names that plans use: the label of a node, else what Ray calls it."""
+        label = own_options(options or EngineOptions(), RayOptions).node_label
+        nodes = [node_inventory(node, label) for node in self.dashboard.nodes()]
         return tuple(sorted(nodes, key=lambda node: node.name))
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:
+        return models_called(name, parse_types(own_options(options, RayOptions).gpu_types), ray_model)
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool:  # noqa: ARG002 - all of them, always
+        return True
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 

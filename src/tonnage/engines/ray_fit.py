@@ -57,7 +57,7 @@ def _no_such_node(name: str, alive: list[Document], node_label: str) -> TonnageE
 def _too_large(place: Document, nodes: list[Document]) -> TonnageError:
     """Which of the resources, and by how much; or that no node has all of them together."""
     where = f"the node {place['node']}" if place["node"] else "the largest node"
-    hint = "a cluster that adds nodes by itself: -o check_nodes=false"
+    hint = "a cluster that adds nodes by itself: --option check_nodes=false"
     for resource, amount in place["bundle"].items():
         largest = max(_has(node, resource) for node in nodes)
         if largest < amount and resource.startswith(_SLIVERS):

@@ -16,6 +16,7 @@ from typing import Any
 
 from tonnage.engines.base import EngineOptions, Job, Placement
 from tonnage.engines.containerfile import FOLDER
+from tonnage.engines.gpu_names import parse_types
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.errors import UsageError
 
@@ -42,6 +43,7 @@ class RayOptions(EngineOptions):
     restarts: int = 3  # at most, of a job that may be started again
     grace_seconds: float = 10.0  # from SIGTERM to SIGKILL
     node_label: str = "tonnage.node"  # the label with the name that the cluster file gives a node
+    gpu_types: str = ""  # V100 SXM2 16GB=V100,L4=ADA: what Ray calls GPUs of the catalogue, where it is not the usual
     node_type_label: str = ""  # the label with a node's type; "": a job of any type goes anywhere
     python: str = "python3"  # on the cluster, with Ray in it
     check_nodes: bool = True  # refuse what no node could hold; not for clusters that add nodes by themselves
@@ -102,6 +104,7 @@ def check_job(job: Job, options: RayOptions) -> None:
     check_name(job.name)
     check_labels(job.labels)
     check_environment(job.environment)
+    parse_types(options.gpu_types)
     for is_refused, reason, hint in _refusals(job, options):
         if is_refused:
             raise UsageError(reason, hint)
@@ -170,7 +173,7 @@ def _place(job: Job, placement: Placement, options: RayOptions) -> Document:
     if gpus:
         bundle["GPU"] = round(gpus, 4)
     if gpus and gpu:
-        bundle[f"accelerator_type:{ray_model(gpu)}"] = _SLIVER
+        bundle[f"accelerator_type:{parse_types(options.gpu_types).get(gpu) or ray_model(gpu)}"] = _SLIVER
     labels = {options.node_type_label: job.node_type} if job.node_type and options.node_type_label else {}
     return {"node": placement.node, "labels": labels, "bundle": bundle}
 

@@ -50,6 +50,7 @@ def node_inventory(node: Document, node_label: str) -> NodeInventory:
         features=tuple(f"{key}={value}" for key, value in sorted(labels.items())),
         state=node["state"],
         is_up=node["state"] == "ALIVE",
+        is_lost=node["state"] != "ALIVE",
     )
 
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,12 @@ from tonnage.engines.base import (
     own_options,
 )
 from tonnage.engines.folders import state_folder
+from tonnage.engines.gpu_names import models_called, parse_types
 from tonnage.engines.log_parts import read_log
 from tonnage.engines.slurm_checks import check_job
 from tonnage.engines.slurm_client import Silent, UnknownJob, run
 from tonnage.engines.slurm_folder import JobFolder
-from tonnage.engines.slurm_inventory import check_feature, offered_type, parse_nodes, parse_types, shards_per_gpu
+from tonnage.engines.slurm_inventory import check_feature, default_type, offered_type, parse_nodes, shards_per_gpu
 from tonnage.engines.slurm_script import OWNER, SlurmOptions, Terms, parts_of, render
 from tonnage.engines.slurm_states import (
     SACCT_FIELDS,
@@ -38,7 +39,7 @@ from tonnage.engines.slurm_states import (
     starts_again,
     status_of,
 )
-from tonnage.errors import NotFound, TonnageError, Unreachable, UsageError
+from tonnage.errors import DoesNotFit, NotFound, TonnageError, Unreachable, UsageError
 from tonnage.units import format_bytes
 
 _CANCEL_SECONDS = 90.0  # Slurm's KillWait, 30 s by default, and then some
@@ -54,6 +55,7 @@ class SlurmEngine:
     name: ClassVar[str] = "slurm"
     Options: ClassVar[type[EngineOptions]] = SlurmOptions
     queues_jobs: ClassVar[bool] = True
+    restarts_jobs: ClassVar[bool] = True
 
     def __init__(self, folder: Path | None = None) -> None:
         self._asked_folder = folder
@@ -122,8 +124,20 @@ class SlurmEngine:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
         folder.remove()
 
-    def inventory(self) -> tuple[NodeInventory, ...]:
+    def inventory(self, options: EngineOptions | None = None) -> tuple[NodeInventory, ...]:  # noqa: ARG002 - as all
         return parse_nodes(run("scontrol", "show", "node", "--oneliner"))
+
+    def models_called(self, name: str, options: EngineOptions) -> tuple[str, ...]:
+        return models_called(name, parse_types(own_options(options, SlurmOptions).gpu_types), default_type)
+
+    def can_share(self, gpus: Collection[str], options: EngineOptions) -> bool:
+        """Where every model that is there is divided into shards."""
+        own = own_options(options, SlurmOptions)
+        given, kinds = parse_types(own.gpu_types), set()
+        for gpu in gpus:
+            with suppress(DoesNotFit):  # one that this cluster does not have is told of when it is asked for
+                kinds.add(given[gpu] if gpu in given else offered_type(gpu, self._nodes))
+        return own.shards > 0 or all(shards_per_gpu(kind, self._nodes) for kind in kinds)
 
     # -- submitting -------------------------------------------------------------------------------------------------------
 

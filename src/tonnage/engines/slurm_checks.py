@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import fields
 
 from tonnage.engines.base import Job
+from tonnage.engines.gpu_names import parse_types
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports
-from tonnage.engines.slurm_inventory import parse_types
 from tonnage.engines.slurm_script import SlurmOptions
 from tonnage.errors import UsageError
 
@@ -34,7 +34,7 @@ def _refusals(job: Job) -> list[tuple[bool, str, str]]:
     slurms = [name for name in job.environment if name.startswith(_SLURMS_OWN)]
     return [
         (not job.command, "there is no command to run", ""),
-        (bool(job.image), "Slurm jobs run without an image", "with a plugin: -o extra=--container-image=IMAGE"),
+        (bool(job.image), "Slurm jobs run without an image", "with a plugin: --option extra=--container-image=IMAGE"),
         (bool(job.mounts), "Slurm jobs see the folders of their nodes as they are: nothing can be mounted", ""),
         (bool(job.ports), "a Slurm job has no ports here", "leave --port out: the program can open them on its node"),
         (job.replicas > 0, "a Slurm job ends: it is no service", "--engine kubernetes runs services"),
@@ -69,12 +69,12 @@ def _check_options(options: SlurmOptions) -> None:
     for option in fields(options):
         value = getattr(options, option.name)
         if isinstance(value, str) and ("\n" in value or "\0" in value):
-            raise UsageError(f"-o {option.name}= has several lines")
+            raise UsageError(f"--option {option.name}= has several lines")
         if isinstance(value, int) and value < 0:
-            raise UsageError(f"-o {option.name}={value} is negative")
+            raise UsageError(f"--option {option.name}={value} is negative")
     try:
         words = shlex.split(options.extra)
     except ValueError as error:
-        raise UsageError(f"-o extra={options.extra}: {error}") from None
+        raise UsageError(f"--option extra={options.extra}: {error}") from None
     if bad := next((word for word in words if not word.startswith("-")), ""):
-        raise UsageError(f"-o extra=: {bad!r} is no option of sbatch", "write --name=value")
+        raise UsageError(f"--option extra=: {bad!r} is no option of sbatch", "write --name=value")

@@ -31,10 +31,10 @@ _MEANINGS: tuple[tuple[str, type[TonnageError], str], ...] = (
     (r"node configuration is not available|can not be satisfied|node count specification", DoesNotFit,
      "`sinfo -N -o '%N %c %m %G %f'` shows what the nodes have"),
     (r"invalid feature", NotFound, "`sinfo -o %f` lists the features of nodes"),
-    (r"invalid generic resource|invalid gres", NotFound, "`sinfo -o %G` lists them; -o gpu_types= translates names"),
+    (r"invalid generic resource|invalid gres", NotFound, "`sinfo -o %G` lists them; --option gpu_types= translates names"),
     (r"invalid partition", NotFound, "`sinfo -s` lists the partitions"),
     (r"reservation is invalid", NotFound, "`scontrol show reservation` lists them"),
-    (r"invalid account|invalid qos", UsageError, "-o account= and -o qos= name what you may use"),
+    (r"invalid account|invalid qos", UsageError, "--option account= and --option qos= name what you may use"),
 )  # fmt: skip
 
 

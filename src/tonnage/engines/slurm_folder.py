@@ -35,7 +35,9 @@ class JobFolder:
                 (shared / job.name).mkdir(mode=0o700)
                 self.path.symlink_to(shared / job.name)
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-            raise UsageError(f"{error.filename} cannot be made: {error.strerror}", "-o folder= names another") from None
+            raise UsageError(
+                f"{error.filename} cannot be made: {error.strerror}", "--option folder= names another"
+            ) from None
         if job.copied_words and job.source is not None:
             write_files(self.path / COPY, job.source.files)
         (self.path / TOKEN).write_text(token)

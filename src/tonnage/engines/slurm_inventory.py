@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from tonnage.engines.base import NodeInventory
-from tonnage.errors import DoesNotFit, NotFound, UsageError
+from tonnage.errors import DoesNotFit, NotFound
 from tonnage.hardware.catalogue import find_gpu, normalise
 from tonnage.units import MIB
 
@@ -15,6 +15,9 @@ _AWAY = {
     "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVALID_REG", "MAINT", "NOT_RESPONDING",
     "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "UNKNOWN",
 }  # fmt: skip
+
+# One of these: Slurm has given up what ran there.
+_LOST = {"DOWN", "POWERED_DOWN"}
 
 
 def parse_nodes(text: str) -> tuple[NodeInventory, ...]:
@@ -35,6 +38,7 @@ def _node(line: str) -> NodeInventory:
         features=tuple(features.split(",")) if features not in ("", "(null)") else (),
         state=state,
         is_up=not _AWAY & set(state.upper().split("+")),
+        is_lost=bool(_LOST & set(state.upper().split("+"))),
     )
 
 
@@ -47,17 +51,6 @@ def _counts(gres: str, kind: str) -> dict[str, int]:
             model = rest[0] if len(rest) > 1 else ""
             counts[model] = counts.get(model, 0) + int(rest[-1])
     return counts
-
-
-def parse_types(text: str) -> dict[str, str]:
-    """`H200=h200,V100 SXM2 16GB=v100` as a table, by the names of the catalogue."""
-    table = {}
-    for pair in filter(None, (pair.strip() for pair in text.split(","))):
-        gpu, equals, kind = pair.rpartition("=")
-        if not equals or not re.fullmatch(r"[\w.-]*", kind):
-            raise UsageError(f"-o gpu_types={text}: {pair!r} is not GPU=TYPE", "for example: -o gpu_types=H200=h200")
-        table[find_gpu(gpu).name] = kind
-    return table
 
 
 def default_type(gpu: str) -> str:
@@ -76,7 +69,7 @@ def offered_type(gpu: str, nodes: Iterable[NodeInventory]) -> str:
     listed = ", ".join(filter(None, offered)) or "none by name"
     raise DoesNotFit(
         f"the cluster has no GPUs that it calls {default_type(gpu)} or the like: it has {listed}",
-        f"if one of them is meant: -o gpu_types='{gpu}=TYPE'",
+        f"if one of them is meant: --option gpu_types='{gpu}=TYPE'",
     )
 
 
@@ -99,5 +92,5 @@ def check_feature(feature: str, nodes: Iterable[NodeInventory]) -> None:
     if feature not in features:
         raise NotFound(
             f"no node of the cluster has the feature {feature}; there are {', '.join(features) or 'none'}",
-            "an administrator can add it to the nodes of that type; to take any node: -o node_types=false",
+            "an administrator can add it to the nodes of that type; to take any node: --option node_types=false",
         )

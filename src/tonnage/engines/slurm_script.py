@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tonnage.engines.base import EngineOptions, Job, Placement
+from tonnage.engines.gpu_names import parse_types
 from tonnage.engines.recording import without_recorder
-from tonnage.engines.slurm_inventory import default_type, parse_types
+from tonnage.engines.slurm_inventory import default_type
 from tonnage.units import MIB
 
 OWNER = "tonnage"  # the first word of the comment by which our jobs are found

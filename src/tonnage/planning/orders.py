@@ -18,7 +18,9 @@ from tonnage.engines.jobs import Hardware, job_of
 from tonnage.engines.names import is_name, name_like
 from tonnage.errors import UsageError
 
+# By these a deployment is known again as that of a task, how often it was begun, and where.
 RUN_LABEL, TASK_LABEL = "tonnage.run", "tonnage.task"
+ATTEMPT_LABEL, PLACES_LABEL = "tonnage.attempt", "tonnage.places"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,26 +31,58 @@ class Order:
     job: Job
     waits_for: tuple[str, ...]
 
+    @property
+    def attempt(self) -> int:
+        return attempt_of(self.job.labels)
 
-def run_name(file: TasksFile) -> str:
-    """The same tasks have the same name, so that nothing is run twice by submitting again."""
-    return f"run-{sha256(file.model_dump_json().encode()).hexdigest()[:8]}"
+    @property
+    def places(self) -> tuple[str, ...]:
+        return places_of(self.job.labels)
+
+
+def attempt_of(labels: Mapping[str, str]) -> int:
+    return int(labels.get(ATTEMPT_LABEL, 0))
+
+
+def places_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(filter(None, labels.get(PLACES_LABEL, "").split(",")))
+
+
+def run_name(section: TaskSection) -> str:
+    """The same for the same program with the same arguments in the same folder, so that submitting again runs it once."""
+    what = section.model_dump_json(include={"program", "arguments", "command", "gpus", "shard"})
+    return f"run-{sha256(f'{Path.cwd()} {what}'.encode()).hexdigest()[:8]}"
 
 
 def orders_of(
-    problem: Problem, plan: Plan, file: TasksFile, run: str, *, image: str = "", attempt: int = 0
+    problem: Problem,
+    plan: Plan,
+    file: TasksFile,
+    run: str = "",
+    *,
+    image: str = "",
+    attempts: Mapping[str, int] | None = None,
 ) -> list[Order]:
-    """In the order of their starts. Jobs of a further attempt have names of their own."""
+    """In the order of their starts, of the tasks in `attempts` if it is given. Without a run each task has its own name."""
     sections = {name: section for section in file.tasks for name in names_of(section)}
     before = _before(problem, plan)
+    numbers = {each.task: 0 for each in plan.assignments} if attempts is None else attempts
     return [
         Order(
             task=each.task,
-            job=_job(problem, each, sections[each.task], f"{run}-{attempt}" if attempt else run, image),
+            job=_job(problem, each, sections[each.task], run, image, numbers[each.task]),
             waits_for=before[each.task],
         )
         for each in sorted(plan.assignments, key=lambda each: each.start_seconds)
+        if each.task in numbers
     ]
+
+
+def again(order: Order) -> Order:
+    """The same once more, under another name."""
+    run, attempt = order.job.labels[RUN_LABEL], order.attempt + 1
+    labels = {**order.job.labels, ATTEMPT_LABEL: str(attempt)}
+    return replace(order, job=replace(order.job, name=job_name(run, order.task, attempt), labels=labels))
 
 
 def _before(problem: Problem, plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -70,7 +104,8 @@ def _before(problem: Problem, plan: Plan) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, image: str) -> Job:
+def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, image: str, attempt: int) -> Job:
+    run = run or run_name(section)
     placements = _placements(problem, each)
     hardware = Hardware(
         gpu=placements[0].gpu,
@@ -81,17 +116,22 @@ def _job(problem: Problem, each: Assignment, section: TaskSection, run: str, ima
     job = _command_job(section, hardware, image)
     return replace(
         job,
-        name=job_name(run, each.task),
+        name=job_name(run, each.task, attempt),
         resources=replace(job.resources, gpu_indices=placements[0].gpu_indices, shares_gpus=placements[0].share < 1.0),
         placements=placements,
         requeue=section.requeue,
-        labels={RUN_LABEL: run, TASK_LABEL: each.task},
+        labels=_labels(run, each, attempt),
     )
 
 
-def job_name(run: str, task: str) -> str:
-    """A name that every engine takes, and no other task of the run has."""
-    name = f"{run}-{task}"
+def _labels(run: str, each: Assignment, attempt: int) -> dict[str, str]:
+    places = ",".join(each.gpus)
+    return {RUN_LABEL: run, TASK_LABEL: each.task, ATTEMPT_LABEL: str(attempt), PLACES_LABEL: places}
+
+
+def job_name(run: str, task: str, attempt: int = 0) -> str:
+    """A name that every engine takes, and no other task of the run has, nor another attempt."""
+    name = f"{run}-{attempt}-{task}" if attempt else f"{run}-{task}"
     if is_name(name):
         return name
     return f"{name_like(name)}-{sha256(task.encode()).hexdigest()[:6]}"
@@ -103,9 +143,8 @@ def _command_job(section: TaskSection, hardware: Hardware, image: str) -> Job:
             cpu_cores=hardware.cpu_cores, memory_bytes=hardware.memory_bytes,
             gpu=hardware.gpu, gpu_count=hardware.gpu_count,
         )  # fmt: skip
-        return Job(
-            name="job", command=tuple(section.command), image=image, resources=resources, workdir=str(Path.cwd())
-        )
+        workdir = "" if image else str(Path.cwd())  # the image has its own
+        return Job(name="job", command=tuple(section.command), image=image, resources=resources, workdir=workdir)
     if section.program is None:
         raise UsageError(
             f"{section.name} has speeds and nothing that could be run", "give it a `program` or a `command`"

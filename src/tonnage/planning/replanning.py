@@ -1,57 +1,105 @@
-"""What a lost node leaves undone is planned anew on the nodes that are left; everything else stays where it is."""
+"""Plans while something runs already: what was submitted stays where it is, the rest is planned around it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
-from tonnage.allocate.plan import Assignment, Plan
+from tonnage.allocate.plan import Plan
 from tonnage.allocate.problem import Problem, Task
-from tonnage.engines.base import HasInventory
+from tonnage.engines.base import HasInventory, JobState
 from tonnage.planning.making import plan_for
+from tonnage.planning.orders import Order
 from tonnage.planning.running import Followed, Run
 
 _SECONDS = 2.0  # others go on meanwhile
+_LEAST_LEFT = 0.05  # of a task that runs longer than was planned
 
 
-def lost_nodes(run: Run) -> set[str]:
-    """Nodes of unfinished tasks that the engine no longer gives jobs to; none where it does not tell."""
-    if not isinstance(run.engine, HasInventory):
-        return set()
-    wanted = {node for each in run.tasks.values() if _can_move(each) for node in nodes_of(each)}
-    if not wanted:
-        return set()
-    up = {node.name for node in run.engine.inventory() if node.is_up}
-    return wanted - up
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Nodes that take no jobs: what waits for them moves. From those that are lost, so does what ran there."""
+
+    closed: frozenset[str] = frozenset()  # the lost ones among them
+    lost: frozenset[str] = frozenset()
+
+    def takes(self, each: Followed) -> bool:
+        """Whether the task has to go elsewhere. Not if it is done, or somebody has stopped it on purpose."""
+        if each.given_up or each.status.state in (JobState.SUCCEEDED, JobState.CANCELLED):
+            return False
+        gone = self.closed if each.status.state is JobState.PENDING else self.lost
+        return not gone.isdisjoint(nodes_of(each))
+
+
+NONE_AWAY = Away()
+
+
+def away_nodes(run: Run, nodes: Collection[str]) -> Away:
+    """Among these; none where the engine does not tell, or all is done."""
+    if not isinstance(run.engine, HasInventory) or all(each.status.state == "succeeded" for each in run.tasks.values()):
+        return Away()
+    told = run.engine.inventory(run.options)
+    up, there = {node.name for node in told if node.is_up}, {node.name for node in told if not node.is_lost}
+    return Away(closed=frozenset(nodes) - up, lost=frozenset(nodes) - there)
 
 
 def nodes_of(each: Followed) -> set[str]:
-    return {placement.node for placement in each.order.job.placements}
+    return {place.rpartition("/")[0] for place in each.order.places}
 
 
-def _can_move(each: Followed) -> bool:
-    return each.status.state != "succeeded" and not each.given_up
+def stranded(run: Run, away: Away) -> list[str]:
+    return [name for name, each in run.tasks.items() if away.takes(each)]
 
 
-def stranded(run: Run, lost: Collection[str]) -> list[str]:
-    """Tasks that a lost node has taken along, or that wait for it in vain."""
-    return [name for name, each in run.tasks.items() if _can_move(each) and nodes_of(each) & set(lost)]
+def staying(run: Run, away: Away) -> dict[str, Followed]:
+    """Tasks that were submitted, are not over and need not go elsewhere."""
+    return {
+        name: each
+        for name, each in run.tasks.items()
+        if each.deployment is not None and not each.status.state.is_over and not away.takes(each)
+    }
 
 
-def plan_anew(problem: Problem, plan: Plan, run: Run, lost: Collection[str]) -> Plan:
-    """A plan in which only stranded tasks have moved. Times count from now, as far as they were planned."""
-    moving = set(stranded(run, lost))
-    over = {name for name, each in run.tasks.items() if each.status.state.is_over}
-    staying = {each.task: each for each in plan.assignments if each.task not in moving | over}
-    devices = tuple(device for device in problem.devices if device.node not in lost)
+def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, away: Away = NONE_AWAY) -> Plan:
+    """What is over is left out, what stays is where it was, all else may go anywhere. Times count from now.
+
+    What goes on where nothing else can go is left out as well.
+    """
+    stay, devices = staying(run, away), tuple(device for device in problem.devices if device.node not in away.closed)
+    models = {device.place: device.gpu for device in devices}
+    elsewhere = {name for name, each in stay.items() if not _is_among(each.order.places, models)}
+    over = {name for name, each in run.tasks.items() if each.status.state.is_over and not away.takes(each)} | elsewhere
     tasks = tuple(
-        _settled(task, staying.get(task.name), moving | staying.keys())
+        replace(
+            _as_it_is(task, stay[task.name], models, now_seconds) if task.name in stay else task,
+            after=tuple(name for name in task.after if name not in over),
+        )
         for task in problem.tasks
-        if task.name in moving or task.name in staying
+        if task.name not in over
     )
-    return plan_for(replace(problem, devices=devices, tasks=tasks), plan.objective, seconds=_SECONDS)
+    return plan_for(replace(problem, devices=devices, tasks=tasks), objective, seconds=_SECONDS)
 
 
-def _settled(task: Task, stays: Assignment | None, present: Collection[str]) -> Task:
-    after = tuple(name for name in task.after if name in present)
-    return replace(task, after=after, pinned=stays.gpus if stays else ())
+def _is_among(places: tuple[str, ...], known: Collection[str]) -> bool:
+    return bool(places) and all(place in known for place in places)
+
+
+def _as_it_is(task: Task, each: Followed, models: Mapping[str, str], now_seconds: float) -> Task:
+    """On its GPUs, alone if it has them alone, and with the steps that are left by what was predicted."""
+    places, started_at = each.order.places, each.status.started_at
+    alone_seconds = task.seconds_on(models[places[0]])
+    elapsed_seconds = now_seconds - started_at if started_at is not None else 0.0
+    left = max(_LEAST_LEFT, 1.0 - elapsed_seconds / alone_seconds)
+    shares = task.may_share and each.order.job.resources.shares_gpus
+    return replace(task, pinned=places, may_share=shares, steps=task.steps * min(1.0, left))
+
+
+def behind(order: Order, plan: Plan, stay: Mapping[str, Followed]) -> Order:
+    """After what has its GPUs already, even where the plan would have it first."""
+    beside = next(each.beside for each in plan.assignments if each.task == order.task)
+    holding = [
+        name
+        for name, each in stay.items()
+        if name not in (order.task, *beside) and set(each.order.places) & set(order.places)
+    ]
+    return replace(order, waits_for=tuple(dict.fromkeys([*order.waits_for, *holding])))
