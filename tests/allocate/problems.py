@@ -66,6 +66,7 @@ def _draw_task(draw: st.DrawFn, number: int) -> Task:
         weight=draw(st.sampled_from([1.0, 1.0, 5.0])),
         deadline_seconds=draw(st.none() | st.floats(1.0, 2000.0)),
         release_seconds=draw(st.sampled_from([0.0, 0.0, 100.0])),
+        start_seconds=draw(st.sampled_from([0.0, 0.0, 30.0])),
         after=tuple(f"t{other}" for other in draw(st.sets(st.integers(0, number - 1), max_size=2))) if number else (),
         may_share=draw(st.booleans()),
         near=draw(st.sampled_from(["", "node"])),

@@ -12,10 +12,10 @@ from tonnage.allocate.assign.bounds import relaxed_makespan
 from tonnage.allocate.assign.completion import completion_bound
 from tonnage.allocate.assign.problem import Instance
 from tonnage.allocate.company import Company
-from tonnage.allocate.intervals import Intervals, can_be_bounded
+from tonnage.allocate.intervals import Bound, Intervals, can_be_bounded
 from tonnage.allocate.kinds import kinds_of
 from tonnage.allocate.linear import Shares, ending_together
-from tonnage.allocate.objectives import Objective, joules, lateness
+from tonnage.allocate.objectives import Objective, joules, lateness, own_seconds
 from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.queue import Queue, new_queue
 from tonnage.allocate.speeds import Floats, SpeedTable, TaskClass
@@ -30,8 +30,12 @@ class Bounds:
         self.problem, self.tasks = problem, list(problem.tasks)
         self.areas = Areas(problem, self.tasks)
 
-    def lower(self, objective: Objective) -> float:
-        return _BOUNDS[objective](self) if self.tasks else 0.0
+    def lower(self, objective: Objective) -> Bound:
+        return _BOUNDS[objective](self) if self.tasks else self.only(0.0)
+
+    def only(self, value: float) -> Bound:
+        """One that does not depend on how many GPUs there are."""
+        return Bound(value, np.zeros(len(self.problem.models)))
 
     @cached_property
     def even(self) -> Shares | None:
@@ -65,6 +69,10 @@ class Bounds:
         """All GPU seconds over all GPUs, each task where it takes least."""
         return sum(self.areas.least_seconds(task) * task.gpus for task in self.tasks) / len(self.problem.devices)
 
+    def of_area(self, value: float) -> Bound:
+        """One that is inversely proportional to the number of GPUs, whatever they are."""
+        return Bound(value, np.full(len(self.problem.models), value / (len(self.problem.devices) + 1)))
+
     def intervals(self) -> Intervals:
         """With a horizon in which good plans have done most."""
         released = max(task.release_seconds for task in self.tasks)
@@ -91,9 +99,7 @@ def earliest_ends(tasks: Sequence[Task]) -> dict[str, float]:
 def as_queue(problem: Problem, tasks: Sequence[Task]) -> Queue:
     """The classes are the tasks' kinds."""
     models, kinds = problem.models, kinds_of(tasks)
-    alone = np.array(
-        [[1.0 / t.profiles[g].step_seconds if g in t.profiles else 0.0 for g in models] for t in kinds.examples]
-    )
+    alone = np.array([[t.steps / t.seconds_on(g) if g in t.profiles else 0.0 for g in models] for t in kinds.examples])
     table = SpeedTable(
         types=models,
         classes=tuple(TaskClass(name=task.name, gpus=task.gpus) for task in kinds.examples),
@@ -121,34 +127,43 @@ def _paired(problem: Problem, tasks: Sequence[Task], alone: Floats) -> Floats:
     return paired
 
 
-def _makespan(bounds: Bounds) -> float:
-    if bounds.even is not None:
-        return max(bounds.longest_seconds, 1.0 / bounds.even.value)
+def _highest(*bounds: Bound) -> Bound:
+    return max(bounds, key=lambda bound: bound.value)
+
+
+def _makespan(bounds: Bounds) -> Bound:
+    longest = bounds.only(bounds.longest_seconds)
+    if (even := bounds.even) is not None:
+        return _highest(longest, Bound(1.0 / even.value, even.type_prices / even.value**2))
     if all(task.gpus == 1 for task in bounds.tasks):
-        return max(bounds.longest_seconds, relaxed_makespan(bounds.instance(bounds.areas.seconds)).bound)
-    return max(bounds.longest_seconds, bounds.area_seconds)
+        relaxed = relaxed_makespan(bounds.instance(bounds.areas.seconds))
+        return _highest(longest, Bound(relaxed.bound, relaxed.prices.second * relaxed.bound))
+    return _highest(longest, bounds.of_area(bounds.area_seconds))
 
 
-def _completion(bounds: Bounds) -> float:
+def _completion(bounds: Bounds) -> Bound:
     weight = np.array([task.weight for task in bounds.tasks])
+    total = float(weight.sum())
     released = float(sum(task.weight * task.release_seconds for task in bounds.tasks))
-    found = [_completion_on_one(bounds)]
-    if all(task.gpus == 1 for task in bounds.tasks):
-        found.append((_completion_by_positions(bounds) - released) / float(weight.sum()))
-    if (released or len(found) == 1) and can_be_bounded(bounds.problem, bounds.tasks):
-        found.append((bounds.intervals().least_total(weight) - released) / float(weight.sum()))
-    return max(found)
+    found = _completion_on_one(bounds)
+    single = all(task.gpus == 1 for task in bounds.tasks)
+    if single:
+        found = _highest(found, _completion_by_positions(bounds).shifted(released, total))
+    if (released or not single) and can_be_bounded(bounds.problem, bounds.tasks):
+        found = _highest(found, bounds.intervals().least_total(weight).shifted(released, total))
+    return found
 
 
-def _completion_by_positions(bounds: Bounds) -> float:
+def _completion_by_positions(bounds: Bounds) -> Bound:
     """Each GPU works off its tasks' areas, the shortest first. A task ends half of its own time after the middle of it."""
     charged = bounds.instance(bounds.areas.seconds)
     alone = bounds.instance(lambda task, gpu: task.seconds_on(gpu)).seconds
     finite = np.isfinite(alone)
-    return completion_bound(charged, (np.where(finite, alone, 0.0) - np.where(finite, charged.seconds, 0.0)) / 2)
+    extra = (np.where(finite, alone, 0.0) - np.where(finite, charged.seconds, 0.0)) / 2
+    return Bound(*completion_bound(charged, extra))
 
 
-def _completion_on_one(bounds: Bounds) -> float:
+def _completion_on_one(bounds: Bounds) -> Bound:
     """Of one machine as fast as all together, shortest first by weight; and of no waiting at all."""
     tasks, areas = bounds.tasks, bounds.areas
     total = sum(task.weight for task in tasks)
@@ -160,51 +175,60 @@ def _completion_on_one(bounds: Bounds) -> float:
         now += work[task.name]
         # Half of its own time: on one machine the middle of its work counts (Eastman, Even and Isaacs, 1964).
         waited += task.weight * (now - work[task.name] / 2 + task.least_seconds / 2 - task.release_seconds)
-    return max(alone, waited) / total
+    return _highest(bounds.only(alone / total), bounds.of_area(waited / total))
 
 
-def _deadline(bounds: Bounds) -> float:
+def _deadline(bounds: Bounds) -> Bound:
     tasks, ends = bounds.tasks, earliest_ends(bounds.tasks)
-    alone = sum(lateness(task, ends[task.name]) for task in tasks)
+    alone = bounds.only(sum(lateness(task, ends[task.name]) for task in tasks))
     due = np.array([np.inf if task.deadline_seconds is None else task.deadline_seconds for task in tasks])
     if not can_be_bounded(bounds.problem, tasks) or np.isinf(due).all():
         return alone
     weight = np.where(np.isinf(due), 0.0, [task.weight for task in tasks])
     due = np.where(np.isinf(due), 0.0, due)
-    return max(alone, bounds.intervals().least_beyond(due, weight, sum_of_all=True))
+    return _highest(alone, bounds.intervals().least_beyond(due, weight, sum_of_all=True))
 
 
-def _fairness(bounds: Bounds) -> float:
+def _slowdown(bounds: Bounds, own: dict[str, float]) -> Bound:
     """If nobody is slowed down more than so much, all that are no longer than a task end within that of its own time."""
     tasks, ends = bounds.tasks, earliest_ends(bounds.tasks)
-    worst = max((ends[task.name] - task.release_seconds) / task.least_seconds for task in tasks)
+    alone = bounds.only(max((ends[task.name] - task.release_seconds) / own[task.name] for task in tasks))
     if any(task.release_seconds for task in tasks):
-        return worst
-    work = 0.0
-    for task in sorted(tasks, key=lambda task: task.least_seconds):
+        return alone
+    work = worst = 0.0
+    for task in sorted(tasks, key=lambda task: own[task.name]):
         work += bounds.areas.least_seconds(task) * task.gpus / len(bounds.problem.devices)
-        worst = max(worst, work / task.least_seconds)
+        worst = max(worst, work / own[task.name])
+    found = _highest(alone, bounds.of_area(worst))
     if not can_be_bounded(bounds.problem, tasks):
-        return worst
-    own = np.array([1.0 / task.least_seconds for task in tasks])
-    return max(worst, bounds.intervals().least_beyond(np.zeros(len(tasks)), own, sum_of_all=False))
+        return found
+    weight = np.array([1.0 / own[task.name] for task in tasks])
+    return _highest(found, bounds.intervals().least_beyond(np.zeros(len(tasks)), weight, sum_of_all=False))
 
 
-def _energy(bounds: Bounds) -> float:
-    return sum(min(joules(task, gpu) for gpu in task.profiles) for task in bounds.tasks)
+def _fairness(bounds: Bounds) -> Bound:
+    return _slowdown(bounds, own_seconds(bounds.problem, Objective.FAIRNESS))
 
 
-def _cost(bounds: Bounds) -> float:
+def _finish_time(bounds: Bounds) -> Bound:
+    return _slowdown(bounds, own_seconds(bounds.problem, Objective.FINISH_TIME))
+
+
+def _energy(bounds: Bounds) -> Bound:
+    return bounds.only(sum(min(joules(task, gpu) for gpu in task.profiles) for task in bounds.tasks))
+
+
+def _cost(bounds: Bounds) -> Bound:
     problem, areas = bounds.problem, bounds.areas
     cheapest = {gpu: min(device.price_usd_hour for device in problem.devices_of(gpu)) for gpu in problem.models}
     each = [
         min(areas.seconds(task, gpu) / 3600 * cheapest[gpu] * task.gpus for gpu in task.profiles)
         for task in bounds.tasks
     ]
-    return sum(each)
+    return bounds.only(sum(each))
 
 
-_BOUNDS: dict[Objective, Callable[[Bounds], float]] = {
+_BOUNDS: dict[Objective, Callable[[Bounds], Bound]] = {
     Objective.MAKESPAN: _makespan, Objective.COMPLETION: _completion, Objective.DEADLINE: _deadline,
-    Objective.FAIRNESS: _fairness, Objective.ENERGY: _energy, Objective.COST: _cost,
+    Objective.FAIRNESS: _fairness, Objective.FINISH_TIME: _finish_time, Objective.ENERGY: _energy, Objective.COST: _cost,
 }  # fmt: skip

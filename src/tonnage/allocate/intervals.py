@@ -8,12 +8,26 @@ The program relaxes every plan: tasks may be cut, moved and spread over any numb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.allocate.linear import LinearRows, solve_rows
+from tonnage.allocate.linear import Answer, LinearRows, solve_rows
 from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.speeds import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """No plan is below the value; one more GPU of each model would take its price off that, at most."""
+
+    value: float
+    prices: Floats  # by model
+
+    def shifted(self, off: float, scale: float) -> Bound:
+        """Of (value - off) / scale."""
+        return Bound((self.value - off) / scale, self.prices / scale)
+
 
 _INTERVALS = 32
 _MOST_VARIABLES = 60_000
@@ -33,7 +47,7 @@ class Intervals:
         gpu_seconds: Callable[[Task, str], float],
         horizon: float,
     ) -> None:
-        self.tasks, self.horizon = tasks, horizon
+        self.tasks, self.horizon, self.models = tasks, horizon, len(problem.models)
         self.rows = LinearRows()
         models = problem.models
         seconds = np.array([[gpu_seconds(t, g) * t.gpus if g in t.profiles else np.inf for g in models] for t in tasks])
@@ -43,6 +57,7 @@ class Intervals:
             [[0.0], np.geomspace(min(shortest / 2, horizon / 2), horizon, _INTERVALS - 1), [1e6 * horizon]]
         )
         lengths, begins = np.diff(edges), edges[:-1]
+        self.lengths = lengths
         release = np.array([task.release_seconds for task in tasks])
         usable = np.isfinite(seconds)[:, :, None] & (edges[1:] > release[:, None])[:, None, :]
         self.task, model, interval = np.nonzero(usable)
@@ -57,12 +72,12 @@ class Intervals:
         self.limits = np.concatenate([-np.ones(size), (capacity[:, None] * lengths).ravel()])
         self.half = np.array([task.least_seconds / 2 for task in tasks])
 
-    def least_total(self, weight: Floats) -> float:
+    def least_total(self, weight: Floats) -> Bound:
         """Of the weighted ends."""
         answer = solve_rows(weight[self.task] * self.begin, self.rows, self.limits)
-        return float(answer.least + (weight * self.half).sum())
+        return Bound(float(answer.least + (weight * self.half).sum()), self._prices(answer))
 
-    def least_beyond(self, due: Floats, weight: Floats, *, sum_of_all: bool) -> float:
+    def least_beyond(self, due: Floats, weight: Floats, *, sum_of_all: bool) -> Bound:
         """Of what the ends are beyond `due`, times the weights: the sum, or the worst."""
         size = len(self.tasks)
         numbers = np.arange(self.count)
@@ -76,4 +91,10 @@ class Intervals:
         )
         limits = np.concatenate([self.limits, weight * (due - self.half)])
         costs = np.concatenate([np.zeros(self.count), np.ones(extra)])
-        return solve_rows(costs, self.rows, limits).least
+        answer = solve_rows(costs, self.rows, limits)
+        return Bound(answer.least, self._prices(answer))
+
+    def _prices(self, answer: Answer) -> Floats:
+        """One more GPU of a model gives as much time in each interval as that lasts."""
+        of_time = answer.prices[len(self.tasks) :][: self.models * len(self.lengths)].reshape(self.models, -1)
+        return np.asarray(of_time @ self.lengths)

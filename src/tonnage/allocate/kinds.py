@@ -27,7 +27,9 @@ def kinds_of(tasks: Sequence[Task]) -> Kinds:
     examples: list[Task] = []
     numbers = np.empty(len(tasks), dtype=np.int64)
     for place, task in enumerate(tasks):
-        key = (task.gpus, task.may_share, tuple(task.profiles.items()))
+        # With time before the first step, how fast a task is depends on how many follow.
+        started = (task.start_seconds, task.steps) if task.start_seconds else ()
+        key = (task.gpus, task.may_share, tuple(task.profiles.items()), started)
         if key not in found:
             found[key] = len(examples)
             examples.append(task)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 from tonnage.allocate.company import Company
-from tonnage.allocate.objectives import Objective, covered_seconds, lateness
+from tonnage.allocate.objectives import Objective, covered_seconds, lateness, own_seconds
 from tonnage.allocate.problem import Task
 from tonnage.allocate.seat import Seat
 
@@ -36,7 +36,7 @@ class Lanes:
         self.before = [Played() for _ in self.seats]
         self.orders: list[list[Task]] = [[] for _ in self.seats]
         self.costs = [0.0] * len(self.seats)
-        self._least = {task.name: task.least_seconds for task in self.problem.tasks}
+        self._own = own_seconds(self.problem, objective)
         self.allowed = {task.name: sorted(chain(*company.allowed(task).values())) for task in tasks}
 
     def begin(self, lane: int, before: Iterable[tuple[Task, float]]) -> None:
@@ -78,8 +78,8 @@ class Lanes:
                 return sum(task.weight * end for task, end in played.ends)
             case Objective.DEADLINE:
                 return sum(lateness(task, end) for task, end in played.ends)
-            case Objective.FAIRNESS:
-                return max(((end - t.release_seconds) / self._least[t.name] for t, end in played.ends), default=0.0)
+            case Objective.FAIRNESS | Objective.FINISH_TIME:
+                return max(((end - t.release_seconds) / self._own[t.name] for t, end in played.ends), default=0.0)
             case Objective.COST:
                 spans = [(played.starts[task.name], end) for task, end in played.ends]
                 return self.problem.devices[lane].price_usd_hour * covered_seconds(spans)
@@ -110,7 +110,7 @@ class Lanes:
     @property
     def is_worst_of_all(self) -> bool:
         """The objective is the greatest of all lanes, not their sum."""
-        return self.objective in (Objective.MAKESPAN, Objective.FAIRNESS)
+        return self.objective in (Objective.MAKESPAN, Objective.FAIRNESS, Objective.FINISH_TIME)
 
 
 def movable(tasks: Sequence[Task]) -> list[Task]:

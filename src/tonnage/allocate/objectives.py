@@ -16,6 +16,7 @@ class Objective(StrEnum):
     COMPLETION = "completion"  # mean of the seconds until each is done, by weight
     DEADLINE = "deadline"  # seconds that tasks are late, by weight, in all
     FAIRNESS = "fairness"  # the worst of completion beside the task's own time on the GPU that suits it
+    FINISH_TIME = "finish-time"  # the same beside its time on an equal part of the cluster
     ENERGY = "energy"  # joules
     COST = "cost"  # US dollars
 
@@ -27,7 +28,7 @@ def words_for(objective: Objective, value: float) -> str:
             return format_energy(value)
         case Objective.COST:
             return format_usd(value)
-        case Objective.FAIRNESS:
+        case Objective.FAIRNESS | Objective.FINISH_TIME:
             return f"{value:.3g}"
         case _:
             return format_seconds(value)
@@ -60,8 +61,27 @@ def _deadline(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
     return sum(lateness(task, each.end_seconds) for task, each in placed)
 
 
-def _fairness(problem: Problem, placed: Placed) -> float:  # noqa: ARG001
-    return max((each.end_seconds - task.release_seconds) / task.least_seconds for task, each in placed)
+def own_seconds(problem: Problem, objective: Objective) -> dict[str, float]:
+    """What fairness sets beside a task's completion: its time on the GPUs that suit it, or on its equal part of all."""
+    if objective is not Objective.FINISH_TIME:
+        return {task.name: task.least_seconds for task in problem.tasks}
+    return {task.name: _seconds_on_equal_part(problem, task) for task in problem.tasks}
+
+
+def _seconds_on_equal_part(problem: Problem, task: Task) -> float:
+    """Each task has as much of every model's time as any other, and is never faster than on the GPUs that suit it."""
+    parts = (len(problem.devices_of(gpu)) / task.gpus / task.seconds_on(gpu) for gpu in task.profiles)
+    return max(task.least_seconds, len(problem.tasks) / sum(parts))
+
+
+def _fairness(problem: Problem, placed: Placed) -> float:
+    own = own_seconds(problem, Objective.FAIRNESS)
+    return max((each.end_seconds - task.release_seconds) / own[task.name] for task, each in placed)
+
+
+def _finish_time(problem: Problem, placed: Placed) -> float:
+    own = own_seconds(problem, Objective.FINISH_TIME)
+    return max((each.end_seconds - task.release_seconds) / own[task.name] for task, each in placed)
 
 
 def joules(task: Task, gpu: str) -> float:
@@ -95,5 +115,5 @@ def covered_seconds(spans: list[tuple[float, float]]) -> float:
 
 _VALUES: dict[Objective, Callable[[Problem, Placed], float]] = {
     Objective.MAKESPAN: _makespan, Objective.COMPLETION: _completion, Objective.DEADLINE: _deadline,
-    Objective.FAIRNESS: _fairness, Objective.ENERGY: _energy, Objective.COST: _cost,
+    Objective.FAIRNESS: _fairness, Objective.FINISH_TIME: _finish_time, Objective.ENERGY: _energy, Objective.COST: _cost,
 }  # fmt: skip

@@ -107,7 +107,7 @@ def _orders(objective: Objective, tasks: Sequence[Task]) -> Iterator[list[Task]]
             yield from (longest, sorted(tasks, key=lambda task: -task.least_seconds), shortest)
         case Objective.DEADLINE:
             yield from (urgent, slack, shortest)
-        case Objective.COMPLETION | Objective.FAIRNESS:
+        case Objective.COMPLETION | Objective.FAIRNESS | Objective.FINISH_TIME:
             yield from (shortest, sorted(tasks, key=lambda task: task.least_seconds / task.weight))
         case Objective.ENERGY | Objective.COST:
             yield from (shortest, longest)

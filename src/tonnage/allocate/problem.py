@@ -62,6 +62,8 @@ class Task:
     weight: float = 1.0  # how much its completion counts
     deadline_seconds: float | None = None
     release_seconds: float = 0.0
+    start_seconds: float = 0.0  # before its first step, each time that it is started: loading, restoring a checkpoint
+    checkpoint_seconds: float | None = None  # between two of them; None: what was done is lost with its GPU
     after: tuple[str, ...] = ()  # tasks that must be over before it starts
     pinned: tuple[str, ...] = ()  # the places that it must have
     nodes: tuple[str, ...] = ()  # it may run on these alone
@@ -70,9 +72,9 @@ class Task:
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)  # why it cannot run on some models
 
     def seconds_on(self, gpu: str) -> float:
-        """Alone, from its first step to its last."""
+        """Alone, from its start to its last step."""
         profile = self.profiles.get(gpu)
-        return self.steps * profile.step_seconds if profile else float("inf")
+        return self.start_seconds + self.steps * profile.step_seconds if profile else float("inf")
 
     @property
     def least_seconds(self) -> float:

@@ -33,6 +33,8 @@ def tasks_of(section: TaskSection, models: Sequence[str], report: Report | Tonna
             weight=section.priority,
             deadline_seconds=section.deadline,
             release_seconds=section.release,
+            start_seconds=section.start,
+            checkpoint_seconds=section.checkpoint,
             after=tuple(section.after),
             pinned=tuple(section.pin),
             nodes=tuple(section.nodes),

@@ -33,15 +33,16 @@ def allocate_tasks(
     possible, unplaced = split_feasible(problem, smallest)
     bounds = Bounds(possible)
     bound = bounds.lower(objective)
-    value, assignments = best_found(objective, bounds, bound, keep_going) if possible.tasks else (0.0, [])
+    value, assignments = best_found(objective, bounds, bound.value, keep_going) if possible.tasks else (0.0, [])
     order = {task.name: number for number, task in enumerate(problem.tasks)}
     plan = Plan(
         objective=objective.value,
         value=value,
-        bound=value if value < bound <= value * (1 + _ROUNDING) else bound,
+        bound=value if value < bound.value <= value * (1 + _ROUNDING) else bound.value,
         assignments=tuple(sorted(assignments, key=lambda each: (each.start_seconds, order[each.task]))),
         unplaced=tuple(unplaced),
-        solver="orders",
+        solver="orders" if any(task.gpus > 1 or task.after for task in possible.tasks) else "lanes",
+        one_more=dict(zip(possible.models, bound.prices.tolist(), strict=True)),
     )
     check(possible, replace(plan, unplaced=()))
     return replace(plan, assignments=with_reasons(problem, objective, plan))

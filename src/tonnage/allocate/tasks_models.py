@@ -53,6 +53,10 @@ class TaskSection(Section):
     priority: float = Field(1.0, gt=0, allow_inf_nan=False, description="How much its completion counts.")
     deadline: Duration | None = Field(None, description="When it should be done, from now.")
     release: Duration = Field(0.0, description="It cannot start before, from now.")
+    start: Duration = Field(0.0, description="Before its first step, whenever it starts: loading, restoring.")
+    checkpoint: Annotated[Duration, Field(gt=0)] | None = Field(
+        None, description="Time between checkpoints; with none, all is lost where its node is."
+    )
     after: Names = Field([], description="Tasks that must be over before it starts.")
 
 

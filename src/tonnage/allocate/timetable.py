@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tonnage.allocate.company import Company
-from tonnage.allocate.objectives import Objective, joules, lateness
+from tonnage.allocate.objectives import Objective, joules, lateness, own_seconds
 from tonnage.allocate.plan import Assignment
 from tonnage.allocate.problem import LEVELS, Task
 from tonnage.allocate.seat import Seat
@@ -29,6 +29,7 @@ class Timetable:
         """`preferred` are models of GPUs that some tasks shall have, whatever else they could."""
         self.company, self.problem, self.objective, self.preferred = company, company.problem, objective, preferred
         self.seats = [Seat(company, device) for device in self.problem.devices]
+        self._own = own_seconds(self.problem, objective)
         self.starts: dict[str, tuple[float, tuple[int, ...]]] = {}
         self.ends: dict[str, float] = {}
 
@@ -129,8 +130,8 @@ class Timetable:
         match self.objective:
             case Objective.MAKESPAN:
                 return empty_after
-            case Objective.FAIRNESS:
-                return max((end - each.release_seconds) / each.least_seconds for each, end in ends)
+            case Objective.FAIRNESS | Objective.FINISH_TIME:
+                return max((end - each.release_seconds) / self._own[each.name] for each, end in ends)
             case Objective.COMPLETION:
                 return _weighted(ends) - _weighted(ends_before)
             case Objective.DEADLINE:

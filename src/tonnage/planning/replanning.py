@@ -66,12 +66,15 @@ def plan_anew(problem: Problem, objective: str, run: Run, now_seconds: float, aw
     What goes on where nothing else can go is left out as well.
     """
     stay, devices = staying(run, away), tuple(device for device in problem.devices if device.node not in away.closed)
+    all_models = {device.place: device.gpu for device in problem.devices}
     models = {device.place: device.gpu for device in devices}
     elsewhere = {name for name, each in stay.items() if not _is_among(each.order.places, models)}
     over = {name for name, each in run.tasks.items() if each.status.state.is_over and not away.takes(each)} | elsewhere
     tasks = tuple(
         replace(
-            _as_it_is(task, stay[task.name], models, now_seconds) if task.name in stay else task,
+            _as_it_is(task, stay[task.name], models, now_seconds)
+            if task.name in stay
+            else _from_its_checkpoint(task, run.tasks.get(task.name), all_models, now_seconds),
             after=tuple(name for name in task.after if name not in over),
         )
         for task in problem.tasks
@@ -86,12 +89,30 @@ def _is_among(places: tuple[str, ...], known: Collection[str]) -> bool:
 
 def _as_it_is(task: Task, each: Followed, models: Mapping[str, str], now_seconds: float) -> Task:
     """On its GPUs, alone if it has them alone, and with the steps that are left by what was predicted."""
-    places, started_at = each.order.places, each.status.started_at
-    alone_seconds = task.seconds_on(models[places[0]])
-    elapsed_seconds = now_seconds - started_at if started_at is not None else 0.0
-    left = max(_LEAST_LEFT, 1.0 - elapsed_seconds / alone_seconds)
+    places = each.order.places
+    left = max(_LEAST_LEFT, 1.0 - _working_seconds(task, each, now_seconds) / _steps_seconds(task, models[places[0]]))
     shares = task.may_share and each.order.job.resources.shares_gpus
-    return replace(task, pinned=places, may_share=shares, steps=task.steps * min(1.0, left))
+    start_seconds = task.start_seconds if each.status.started_at is None else 0.0
+    return replace(task, pinned=places, may_share=shares, steps=task.steps * left, start_seconds=start_seconds)
+
+
+def _from_its_checkpoint(task: Task, each: Followed | None, models: Mapping[str, str], now_seconds: float) -> Task:
+    """A task that starts anew goes on where it last wrote a checkpoint, if it writes any."""
+    if each is None or not task.checkpoint_seconds or not _is_among(each.order.places, models):
+        return task
+    kept = _working_seconds(task, each, now_seconds) // task.checkpoint_seconds * task.checkpoint_seconds
+    done = kept / _steps_seconds(task, models[each.order.places[0]])
+    return replace(task, steps=task.steps * max(_LEAST_LEFT, 1.0 - done))
+
+
+def _working_seconds(task: Task, each: Followed, now_seconds: float) -> float:
+    """Since its first step, as far as it has started."""
+    started_at = each.status.started_at
+    return max(0.0, now_seconds - started_at - task.start_seconds) if started_at is not None else 0.0
+
+
+def _steps_seconds(task: Task, gpu: str) -> float:
+    return task.seconds_on(gpu) - task.start_seconds
 
 
 def behind(order: Order, plan: Plan, stay: Mapping[str, Followed]) -> Order:

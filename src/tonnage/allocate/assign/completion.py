@@ -56,12 +56,10 @@ class _Exact:
         return gpus
 
 
-def completion_bound(instance: Instance, extra_seconds: Floats) -> float:
-    """Of the weighted sum, where each task (task, type) ends so much later than its turn is over."""
-    possible = np.where(instance.possible, extra_seconds, 0.0)
-    if np.ptp(instance.weights) == 0:
-        return _solve(instance, None, possible).bound * float(instance.weights[0])
-    return _weighted_bound(instance, possible)
+def completion_bound(instance: Instance, extra_seconds: Floats) -> tuple[float, Floats]:
+    """Of the weighted sum, where each task (task, type) ends so much later than its turn is over; and what one more GPU of
+    each type would take off."""
+    return _weighted_bound(instance, np.where(instance.possible, extra_seconds, 0.0))
 
 
 def _solve(instance: Instance, start: tuple[Ints, Ints] | None, extra_seconds: Floats | None = None) -> _Exact:
@@ -139,7 +137,9 @@ def _weighted(core: Reduced) -> Assigned:
         loads[gpus[task]] = ends[gpus[task]]
     here = seconds[np.arange(instance.size), type_of[gpus]]
     order = -instance.weights / np.maximum(here, 1e-300)  # the best order on one GPU (Smith, 1956)
-    return core.expanded(gpus, order, value=_total(instance, gpus, here, order), bound=_weighted_bound(instance))
+    bound, prices = _weighted_bound(instance, np.zeros(seconds.shape))
+    value = _total(instance, gpus, here, order)
+    return core.expanded(gpus, order, value=value, bound=bound, type_prices=prices)
 
 
 def _total(instance: Instance, gpus: Ints, seconds: Floats, order: Floats) -> float:
@@ -149,18 +149,18 @@ def _total(instance: Instance, gpus: Ints, seconds: Floats, order: Floats) -> fl
     return float(instance.weights[sequence] @ (ends - ends[first] + seconds[sequence][first]))
 
 
-def _weighted_bound(instance: Instance, extra_seconds: Floats | None = None) -> float:
+def _weighted_bound(instance: Instance, extra_seconds: Floats) -> tuple[float, Floats]:
     """A weight is a sum of steps; for each step, the tasks that have it do not end earlier than if they were alone.
 
     Weights between two levels count as the lower one, which makes the bound smaller, never wrong.
     """
     weights = np.unique(instance.weights)
     levels = weights if len(weights) <= _MOST_LEVELS else np.quantile(weights, np.linspace(0, 1, _MOST_LEVELS + 1)[:-1])
-    total, below = 0.0, 0.0
+    total, below, prices = 0.0, 0.0, np.zeros(len(instance.counts))
     for level in levels:
         tasks = np.flatnonzero(instance.weights >= level)
-        total += (float(level) - below) * _solve(
-            instance.of_tasks(tasks), None, None if extra_seconds is None else extra_seconds[tasks]
-        ).bound
+        exact = _solve(instance.of_tasks(tasks), None, extra_seconds[tasks])
+        total += (float(level) - below) * exact.bound
+        prices += (float(level) - below) * exact.type_prices
         below = float(level)
-    return total
+    return total, prices
