@@ -15,10 +15,19 @@ from tonnage.allocate.precedence import in_order
 from tonnage.allocate.problem import Task
 from tonnage.allocate.timetable import Timetable
 
+_SAME = 1e-9
+
 Wishes = Mapping[str, str]  # models of GPUs that some tasks shall have
 NOTHING: Wishes = MappingProxyType({})
 
 Found = tuple[float, list[Assignment]]
+
+
+def better(one: Found, other: Found) -> Found:
+    """By its value; of equal ones, that in which tasks end earlier."""
+    if abs(one[0] - other[0]) > _SAME * abs(other[0]):
+        return min(one, other, key=lambda found: found[0])
+    return min(one, other, key=lambda found: sum(each.end_seconds for each in found[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +60,10 @@ class Orders:
 
     def _keep(self, start: Start) -> bool:
         """If it is no worse; whether it is better."""
-        found = self._place(start)
-        better = found[0] < self.best[0] * (1 - 1e-12)
-        if found[0] <= self.best[0]:
+        found, before = self._place(start), self.best[0]
+        if not self.best[1] or better(found, self.best) is found:
             self.best, self.start = found, start
-        return better
+        return found[0] < before * (1 - _SAME)
 
     def _place(self, start: Start) -> Found:
         table = Timetable(self.company, self.objective, start.preferred)

@@ -17,7 +17,7 @@ from tonnage.allocate.company import Company
 from tonnage.allocate.exchange import Exchange
 from tonnage.allocate.lanes import Lanes, movable
 from tonnage.allocate.objectives import Objective, value_of
-from tonnage.allocate.orders import NOTHING, Found, Orders, Wishes
+from tonnage.allocate.orders import NOTHING, Found, Orders, Wishes, better
 from tonnage.allocate.plan import Assignment
 from tonnage.allocate.problem import Task
 from tonnage.allocate.timetable import assignments_of
@@ -54,10 +54,12 @@ class _Search:
         if self.movable:
             self._exchange([self._lanes(self.best[1])])
         self._offer(orders.improve(self._is_enough, self.keep_going))
+        # Where nothing can be better, tasks may still end earlier that do not count for it.
+        self._offer(orders.improve(lambda: False, self._for(_CHANGES)))
         return self.best
 
     def _offer(self, found: Found) -> None:
-        self.best = min(self.best, found, key=lambda each: each[0])
+        self.best = better(found, self.best) if self.best[1] else found
 
     def _is_enough(self) -> bool:
         return self.best[0] <= self.bound * (1 + 1e-9)
