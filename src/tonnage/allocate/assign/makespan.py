@@ -75,11 +75,11 @@ def _pairs(gpus: int) -> int:
 
 
 def _new_board(instance: Instance, relaxed: Relaxed) -> Board:
-    """No task is allowed where it takes much longer than the ceiling, which leaves every task some type.
+    """No task is allowed where it takes longer than the ceiling, which leaves every task some type.
 
-    The fewer tasks a GPU has, the further above the bound the best assignment is, and so may its longest task be.
+    The best assignment may need one. But a search that is free to make them longer ends further from the bound.
     """
-    short = instance.seconds <= relaxed.ceiling * (1 + instance.counts.sum() / instance.size)
+    short = instance.seconds <= relaxed.ceiling
     allowed = replace(instance, seconds=np.where(short, instance.seconds, np.inf))
     board = board_of(allowed, relaxed.bound or 1.0, np.zeros(instance.size, dtype=np.int64))
     fill(board, relaxed.types)
