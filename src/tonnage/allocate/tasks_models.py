@@ -10,7 +10,7 @@ from tonnage.hardware.cluster_models import Bytes, Name, Section, quantity
 from tonnage.hardware.quantities import parse_duration
 
 # Far beyond all that is run; within them nothing overflows, and the linear programs of the bounds stay solvable.
-LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 1e-3, 10**11
+LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 0.01, 10**9
 _MOST_STEPS, _MOST_WATTS = 10**12, 100_000
 
 Duration = Annotated[float, quantity(parse_duration), Field(ge=0, le=MOST_RUN_SECONDS)]
