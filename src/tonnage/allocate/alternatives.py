@@ -70,8 +70,9 @@ def find_task(problem: Problem, name: str) -> Task:
     """Raises `NotFound`, with the name that may be meant."""
     tasks = {task.name: task for task in problem.tasks}
     if name not in tasks:
-        meant = nearest(name, tasks) or next(iter(tasks))
-        raise NotFound(f"there is no task {name}", f"did you mean {meant}?")
+        meant = nearest(name, tasks)
+        hint = f"did you mean {meant}?" if meant else f"the first is called {next(iter(tasks))}"
+        raise NotFound(f"there is no task {name}", hint)
     return tasks[name]
 
 
@@ -83,16 +84,15 @@ def _alternatives(problem: Problem, plan: Plan, task: Task) -> Iterator[Alternat
 
 
 def _alternative(problem: Problem, plan: Plan, task: Task, gpu: str, planned: Assignment | None) -> Alternative:
-    if gpu not in task.profiles:
-        return Alternative(gpu=gpu, verdict=task.refused.get(gpu, "it cannot run there"))
-    profile = task.profiles[gpu]
-    alone = task.seconds_on(gpu)
     verdict = why_not(problem, task, gpu)
+    if gpu not in task.profiles:
+        return Alternative(gpu=gpu, verdict=verdict)
+    profile = task.profiles[gpu]
     start, end = (planned.start_seconds, planned.end_seconds) if planned else _could_run(problem, plan, task, gpu)
     return Alternative(
         gpu=gpu,
         chosen=planned is not None,
-        alone_seconds=alone,
+        alone_seconds=task.seconds_on(gpu),
         memory_bytes=round(memory_needed([profile], problem.risk)),
         start_seconds=None if verdict else start,
         end_seconds=None if verdict else end,
@@ -102,7 +102,9 @@ def _alternative(problem: Problem, plan: Plan, task: Task, gpu: str, planned: As
 
 
 def why_not(problem: Problem, task: Task, gpu: str) -> str:
-    """What speaks against a model on which the task would run; empty if nothing does."""
+    """What speaks against a model of GPU; empty if nothing does."""
+    if gpu not in task.profiles:
+        return task.refused.get(gpu, "it cannot run there")
     if len(usable_devices(problem, task, gpu)) >= task.gpus:
         return ""
     devices = problem.devices_of(gpu)

@@ -79,7 +79,9 @@ class _Reasons:
 
     def _only(self, task: Task, gpu: str) -> str:
         others = [model for model in self.problem.models if model != gpu]
-        against = {task.refused.get(model) or why_not(self.problem, task, model) for model in others}
+        if not others:
+            return f"all GPUs are {gpu}"
+        against = {why_not(self.problem, task, model) for model in others}
         return f"only {gpu} can hold it" if against == {TOO_LITTLE_MEMORY} else f"only {gpu} will do"
 
     def _needs_least(self, task: Task, each: Assignment, gpu: str, usable: Sequence[str]) -> str:

@@ -57,8 +57,8 @@ def allocate_command(
     from tonnage.planning.live import LiveTasks
 
     check_folder(html)
-    if why and engine:
-        raise UsageError("--why explains a plan, and --engine carries it out", "leave one of them out")
+    if why and (submit or watch):
+        raise UsageError("--why explains a plan and runs nothing", "leave out --submit and --watch")
     target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
     live = LiveTasks(tasks)  # before it is read: a change from now on is seen
     file = read_tasks(tasks)
@@ -75,7 +75,7 @@ def allocate_command(
         from tonnage.allocate.page import render_page
 
         html.write_text(render_page(problem, plan))
-    if target is not None:
+    if target is not None and not why:
         return carry_out(problem, plan, file, target, live, machines, as_json=as_json)
     _print(problem, plan, why, as_json)
     return EXIT_UNPLACED if plan.unplaced else 0
