@@ -12,7 +12,12 @@ from tonnage.units import format_bytes, format_seconds
 
 _LEFT, _WIDTH, _ROW, _BAR, _MEMORY = 200, 1000, 42, 28, 7
 _HUES = 8
-_TICKS = 6
+_TICKS = 8
+_LAST_TICK = 0.93  # of the width
+_STEPS = (
+    *(number * unit for unit in (1, 60) for number in (1, 2, 5, 10, 15, 30)),
+    *(number * 3600 for number in (1, 2, 3, 6, 12, 24, 48, 120, 240)),
+)  # seconds
 _LEAST_LABEL = 7.0  # pixels a letter
 
 
@@ -38,12 +43,19 @@ def draw_gantt(problem: Problem, plan: Plan) -> str:
 
 
 def _ticks(end: float, height: int) -> Iterator[str]:
-    for number in range(_TICKS + 1):
-        x = _LEFT + _WIDTH * number / _TICKS
-        anchor = "start" if number == 0 else "end" if number == _TICKS else "middle"
+    for now in _round_times(end):
+        x = _LEFT + _WIDTH * now / end
+        anchor = "start" if now == 0 else "end" if now == end else "middle"
         yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 20}"/>'
-        label = format_seconds(end * number / _TICKS) if number else "0"
+        label = format_seconds(now) if now else "0"
         yield f'<text class="tick" x="{x:.1f}" y="{height - 6}" text-anchor="{anchor}">{label}</text>'
+
+
+def _round_times(end: float) -> list[float]:
+    """From 0 to the end; those between are round, and not so near to the end that labels meet."""
+    step = next((step for step in _STEPS if end / step <= _TICKS), end / _TICKS)
+    times = [number * step for number in range(_TICKS + 1)]
+    return [now for now in times if now < end * _LAST_TICK] + [end]
 
 
 def _row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
@@ -12,6 +13,7 @@ from tonnage.hardware.quantities import parse_duration
 # Far beyond all that is run; within them nothing overflows, and the linear programs of the bounds stay solvable.
 LEAST_RUN_SECONDS, MOST_RUN_SECONDS = 0.01, 10**9
 _MOST_STEPS, _MOST_WATTS = 10**12, 100_000
+_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d{1,4}")
 
 Duration = Annotated[float, quantity(parse_duration), Field(ge=0, le=MOST_RUN_SECONDS)]
 
@@ -19,6 +21,11 @@ Duration = Annotated[float, quantity(parse_duration), Field(ge=0, le=MOST_RUN_SE
 def _as_list(value: object) -> object:
     """One name may stand for a list of one."""
     return [value] if isinstance(value, str) else value
+
+
+def _with_exponent(value: object) -> object:
+    """YAML takes `1e6`, which has neither a point nor a sign, for text."""
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
 
 
 def _one_or_by_model(kind: Any) -> PlainValidator:
@@ -30,9 +37,10 @@ def _one_or_by_model(kind: Any) -> PlainValidator:
 
 
 Names = Annotated[list[str], BeforeValidator(_as_list)]
-Speed = Annotated[float, Field(ge=1e-9, le=10**9)]
-Steps = Annotated[float, Field(gt=0, le=_MOST_STEPS)]
-Watts = Annotated[float, Field(ge=0, le=_MOST_WATTS)]
+Number = Annotated[float, BeforeValidator(_with_exponent)]
+Speed = Annotated[Number, Field(ge=1e-9, le=10**9)]
+Steps = Annotated[Number, Field(gt=0, le=_MOST_STEPS)]
+Watts = Annotated[Number, Field(ge=0, le=_MOST_WATTS)]
 
 
 class TaskSection(Section):
@@ -68,7 +76,7 @@ class TaskSection(Section):
         None, description="Its GPUs are in one of those, if possible."
     )
     share: bool = Field(True, description="Other tasks may use the same GPU at the same time.")
-    priority: float = Field(1.0, ge=1e-6, le=10**6, description="How much its completion counts.")
+    priority: Number = Field(1.0, ge=1e-6, le=10**6, description="How much its completion counts.")
     deadline: Duration | None = Field(None, description="When it should be done, from now.")
     release: Duration = Field(0.0, description="It cannot start before, from now.")
     after: Names = Field([], description="Tasks that must be over before it starts; NAME alone for all of a count.")
@@ -78,5 +86,5 @@ class TasksFile(Section):
     """What is to be run."""
 
     tasks: list[TaskSection] = Field(min_length=1)
-    risk: float = Field(0.01, ge=1e-9, le=0.5, description="Probability that tasks on one GPU exceed its memory.")
+    risk: Number = Field(0.01, ge=1e-9, le=0.5, description="Probability that tasks on one GPU exceed its memory.")
     most_together: int = Field(2, ge=1, le=64, description="Tasks on one GPU at a time.")
