@@ -19,6 +19,8 @@ _STEPS = (
     *(number * 3600 for number in (1, 2, 3, 6, 12, 24, 48, 120, 240)),
 )  # seconds
 _LEAST_LABEL = 7.0  # pixels a letter
+_LEAST_HEIGHT = 11.0  # of a bar with letters
+_LETTERS = 27  # left of the chart
 
 
 def draw_gantt(problem: Problem, plan: Plan) -> str:
@@ -62,13 +64,22 @@ def _row(
     device: Device, there: list[Assignment], number: int, end: float, tasks: dict[str, Task], hues: dict[str, int]
 ) -> str:
     top = number * _ROW + 3
-    label = f'<text x="0" y="{top + 14}">{escape(device.place)} <tspan class="gpu">{escape(device.gpu)}</tspan></text>'
     lanes = _lanes(there)
     bars = "".join(
         _bar(each, lane, max(lanes.values()) + 1, top, end, hues[each.task])
         for each, lane in ((each, lanes[each.task]) for each in there)
     )
-    return label + bars + _memory(device, there, top + _BAR + 2, end, tasks)
+    return _label(device, top) + bars + _memory(device, there, top + _BAR + 2, end, tasks)
+
+
+def _label(device: Device, top: int) -> str:
+    """On two lines where one is too short; of a long place its end is seen, where GPUs differ."""
+    place, gpu = device.place, escape(device.gpu)
+    on_two = len(place) + len(device.gpu) > _LETTERS
+    shown = place if len(place) <= _LETTERS else "…" + place[1 - _LETTERS :]
+    span = f'<tspan class="gpu" x="0" dy="14">{gpu}</tspan>' if on_two else f' <tspan class="gpu">{gpu}</tspan>'
+    title = f"<title>{escape(place)}, {gpu}</title>"
+    return f'<text x="0" y="{top + (11 if on_two else 14)}">{title}{escape(shown)}{span}</text>'
 
 
 def _lanes(there: list[Assignment]) -> dict[str, int]:
@@ -93,7 +104,9 @@ def _bar(each: Assignment, lane: int, lanes: int, top: int, end: float, hue: int
     letters = int((width - 6) / _LEAST_LABEL)
     name = each.task if len(each.task) <= letters else each.task[: max(letters - 1, 0)] + "…"
     text = (
-        f'<text class="in" x="{x + 4:.1f}" y="{y + height / 2 + 3.5:.1f}">{escape(name)}</text>' if letters > 2 else ""
+        f'<text class="in" x="{x + 4:.1f}" y="{y + height / 2 + 3.5:.1f}">{escape(name)}</text>'
+        if letters > 2 and height > _LEAST_HEIGHT
+        else ""
     )
     return (
         f'<a href="#task-{escape(each.task)}"><g class="hue{hue}"><title>{escape(title)}</title>'
