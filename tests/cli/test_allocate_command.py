@@ -62,7 +62,7 @@ def test_people_see_a_chart_and_reasons(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "5 tasks on 4 GPUs: makespan" in done.stdout
     assert "█" in done.stdout
-    assert "only H200 can hold it" in done.stdout
+    assert "only H200 will do" in done.stdout
 
 
 def test_one_task_is_explained(folder: Path) -> None:

@@ -12,8 +12,15 @@ from tonnage.units import format_bytes, format_seconds
 
 _LEFT, _WIDTH, _ROW, _BAR, _MEMORY = 200, 1000, 42, 28, 7
 _HUES = 8
-_TICKS = 6
+_TICKS = 8
+_LAST_TICK = 0.93  # of the width
+_STEPS = (
+    *(number * unit for unit in (1, 60) for number in (1, 2, 5, 10, 15, 30)),
+    *(number * 3600 for number in (1, 2, 3, 6, 12, 24, 48, 120, 240)),
+)  # seconds
 _LEAST_LABEL = 7.0  # pixels a letter
+_LEAST_HEIGHT = 11.0  # of a bar with letters
+_LETTERS = 27  # left of the chart
 
 
 def draw_gantt(problem: Problem, plan: Plan) -> str:
@@ -38,25 +45,41 @@ def draw_gantt(problem: Problem, plan: Plan) -> str:
 
 
 def _ticks(end: float, height: int) -> Iterator[str]:
-    for number in range(_TICKS + 1):
-        x = _LEFT + _WIDTH * number / _TICKS
-        anchor = "start" if number == 0 else "end" if number == _TICKS else "middle"
+    for now in _round_times(end):
+        x = _LEFT + _WIDTH * now / end
+        anchor = "start" if now == 0 else "end" if now == end else "middle"
         yield f'<line class="tick" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 20}"/>'
-        label = format_seconds(end * number / _TICKS) if number else "0"
+        label = format_seconds(now) if now else "0"
         yield f'<text class="tick" x="{x:.1f}" y="{height - 6}" text-anchor="{anchor}">{label}</text>'
+
+
+def _round_times(end: float) -> list[float]:
+    """From 0 to the end; those between are round, and not so near to the end that labels meet."""
+    step = next((step for step in _STEPS if end / step <= _TICKS), end / _TICKS)
+    times = [number * step for number in range(_TICKS + 1)]
+    return [now for now in times if now < end * _LAST_TICK] + [end]
 
 
 def _row(
     device: Device, there: list[Assignment], number: int, end: float, tasks: dict[str, Task], hues: dict[str, int]
 ) -> str:
     top = number * _ROW + 3
-    label = f'<text x="0" y="{top + 14}">{escape(device.place)} <tspan class="gpu">{escape(device.gpu)}</tspan></text>'
     lanes = _lanes(there)
     bars = "".join(
         _bar(each, lane, max(lanes.values()) + 1, top, end, hues[each.task])
         for each, lane in ((each, lanes[each.task]) for each in there)
     )
-    return label + bars + _memory(device, there, top + _BAR + 2, end, tasks)
+    return _label(device, top) + bars + _memory(device, there, top + _BAR + 2, end, tasks)
+
+
+def _label(device: Device, top: int) -> str:
+    """On two lines where one is too short; of a long place its end is seen, where GPUs differ."""
+    place, gpu = device.place, escape(device.gpu)
+    on_two = len(place) + len(device.gpu) > _LETTERS
+    shown = place if len(place) <= _LETTERS else "…" + place[1 - _LETTERS :]
+    span = f'<tspan class="gpu" x="0" dy="14">{gpu}</tspan>' if on_two else f' <tspan class="gpu">{gpu}</tspan>'
+    title = f"<title>{escape(place)}, {gpu}</title>"
+    return f'<text x="0" y="{top + (11 if on_two else 14)}">{title}{escape(shown)}{span}</text>'
 
 
 def _lanes(there: list[Assignment]) -> dict[str, int]:
@@ -81,7 +104,9 @@ def _bar(each: Assignment, lane: int, lanes: int, top: int, end: float, hue: int
     letters = int((width - 6) / _LEAST_LABEL)
     name = each.task if len(each.task) <= letters else each.task[: max(letters - 1, 0)] + "…"
     text = (
-        f'<text class="in" x="{x + 4:.1f}" y="{y + height / 2 + 3.5:.1f}">{escape(name)}</text>' if letters > 2 else ""
+        f'<text class="in" x="{x + 4:.1f}" y="{y + height / 2 + 3.5:.1f}">{escape(name)}</text>'
+        if letters > 2 and height > _LEAST_HEIGHT
+        else ""
     )
     return (
         f'<a href="#task-{escape(each.task)}"><g class="hue{hue}"><title>{escape(title)}</title>'

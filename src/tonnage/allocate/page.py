@@ -55,7 +55,9 @@ def _summary(problem: Problem, plan: Plan) -> str:
     )
     if objective is not Objective.MAKESPAN:
         text += f" Aim: {objective.value}, <strong>{words_for(objective, plan.value)}</strong>."
-    if plan.bound > 0:
+    if plan.value <= plan.bound:
+        text += " No plan is better."
+    elif plan.bound > 0:
         text += f" No plan is below {words_for(objective, plan.bound)}; this one is {plan.gap:.1%} above."
     return text
 

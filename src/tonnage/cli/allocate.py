@@ -46,28 +46,36 @@ def allocate_command(
     Programs are followed on a virtual GPU; nothing runs without --submit or --watch. Tasks that fit nowhere are listed, the
     rest is planned, and the exit code is 3.
     """
+    from tonnage.allocate.alternatives import find_task
     from tonnage.allocate.tasks_file import read_tasks
+    from tonnage.cli.allocate_notes import print_notes
     from tonnage.cli.allocate_run import carry_out, fit, target_of
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
+    from tonnage.errors import UsageError
     from tonnage.planning import plan_for, problem_of
     from tonnage.planning.live import LiveTasks
 
     check_folder(html)
+    if why and (submit or watch):
+        raise UsageError("--why explains a plan and runs nothing", "leave out --submit and --watch")
     target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
     live = LiveTasks(tasks)  # before it is read: a change from now on is seen
     file = read_tasks(tasks)
     machines = _machines(cluster, target)
     with progress() as say:
         problem, smallest = problem_of(file, machines, say)
+        if why:
+            find_task(problem, why)  # before a plan is looked for
         if target is not None:
             problem = fit(problem, file, target)
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
+    print_notes(problem, plan)
     if html is not None:
         from tonnage.allocate.page import render_page
 
         html.write_text(render_page(problem, plan))
-    if target is not None:
+    if target is not None and not why:
         return carry_out(problem, plan, file, target, live, machines, as_json=as_json)
     _print(problem, plan, why, as_json)
     return EXIT_UNPLACED if plan.unplaced else 0
@@ -86,14 +94,15 @@ def _machines(path: Path | None, target: Target | None) -> Cluster:
 
 
 def _print(problem: Problem, plan: Plan, why: str, as_json: bool) -> None:
-    if as_json:
-        import json
+    import json
 
-        print(json.dumps(plan.as_dict()))
-        return
+    from tonnage.allocate.alternatives import explain
     from tonnage.cli.allocate_table import print_plan, print_why
 
     if why:
-        print_why(problem, plan, why)
+        explained = explain(problem, plan, why)
+        print(json.dumps(explained.as_dict())) if as_json else print_why(explained)
+    elif as_json:
+        print(json.dumps(plan.as_dict()))
     else:
         print_plan(problem, plan)

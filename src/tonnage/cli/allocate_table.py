@@ -9,13 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tonnage.allocate.alternatives import alternatives
 from tonnage.allocate.objectives import Objective, words_for
-from tonnage.errors import NotFound
-from tonnage.hardware.catalogue import nearest
-from tonnage.units import format_seconds
+from tonnage.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
+    from tonnage.allocate.alternatives import Why
     from tonnage.allocate.plan import Assignment, Plan
     from tonnage.allocate.problem import Problem
 
@@ -39,7 +37,7 @@ def print_plan(problem: Problem, plan: Plan) -> None:
 def _summary(problem: Problem, plan: Plan) -> Text:
     objective = Objective(plan.objective)
     text = Text()
-    text.append(f"{len(plan.assignments)} tasks on {len(problem.devices)} GPUs: ")
+    text.append(f"{_count(len(plan.assignments), 'task')} on {_count(len(problem.devices), 'GPU')}: ")
     text.append(f"{objective.value} {words_for(objective, plan.value)}", style="bold")
     if plan.bound > 0:
         text.append(f", no plan is below {words_for(objective, plan.bound)} (gap {plan.gap:.1%})")
@@ -47,6 +45,10 @@ def _summary(problem: Problem, plan: Plan) -> Text:
         text.append(f"; all done after {format_seconds(plan.makespan_seconds)}")
     text.append(f"; found in {format_seconds(plan.solver_seconds)}")
     return text
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _chart(problem: Problem, plan: Plan) -> Table:
@@ -85,24 +87,32 @@ def _table(plan: Plan) -> Table:
         table.add_row(
             each.task,
             " ".join(each.gpus),
-            format_seconds(each.start_seconds) if each.start_seconds else "0",
-            format_seconds(each.end_seconds),
+            _seconds(each.start_seconds),
+            _seconds(each.end_seconds),
             each.reason,
         )
     return table
 
 
-def print_why(problem: Problem, plan: Plan, task: str) -> None:
+def print_why(why: Why) -> None:
     """Of one task: every model of GPU, and what speaks against it."""
-    names = [each.name for each in problem.tasks]
-    if task not in names:
-        raise NotFound(f"there is no task {task}", f"did you mean {nearest(task, names)}?")
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 160)
-    reasons = {each.task: each.reason for each in plan.assignments} | {each.task: each.reason for each in plan.unplaced}
-    console.print(f"{task}: {reasons[task]}", markup=False)
+    console.print(f"{why.task}: {why.reason}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("GPU", "alone", "memory", "free from", "then done", ""):
+    for heading in ("GPU", "alone", "memory", "start", "end", ""):
         table.add_column(heading)
-    for row in alternatives(problem, plan, task):
-        table.add_row(row.gpu, row.alone, row.memory, row.free_from, row.done, row.verdict)
+    for each in why.alternatives:
+        table.add_row(
+            each.gpu,
+            _seconds(each.alone_seconds),
+            format_bytes(each.memory_bytes) if each.memory_bytes is not None else "",
+            _seconds(each.start_seconds),
+            _seconds(each.end_seconds),
+            "chosen" if each.chosen else each.verdict,
+        )
     console.print(table)
+
+
+def _seconds(seconds: float | None) -> str:
+    """Nothing for None."""
+    return "" if seconds is None else format_seconds(seconds) if seconds else "0"

@@ -48,6 +48,8 @@ def simulate_command(
 
     if seed < 0:
         raise UsageError(f"the seed must be 0 or more, not {seed}")
+    if curve and compare:
+        raise UsageError("--curve is of one policy, --compare of all", "leave one of them out")
     base = Scenario(
         policy=policy,
         durations=durations,
