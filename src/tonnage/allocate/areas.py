@@ -17,6 +17,7 @@ from tonnage.allocate.linear import LinearRows, solve_rows
 from tonnage.allocate.problem import Device, Problem, Task
 from tonnage.allocate.speeds import Floats, Ints
 
+_LEAST_WEIGHT = 1e-6  # of the largest: solvers need numbers of like size
 _MOST_KINDS = 150  # for a program over all pairs of them
 
 
@@ -70,7 +71,7 @@ class Areas:
                 limits.append(1.0)
         count = len(tasks)
         rows.add(len(limits) + np.arange(count), np.arange(count), np.ones(count))
-        answer = solve_rows(-np.maximum(work, 1e-9 * work.max()), rows, np.append(limits, np.ones(count)))
+        answer = solve_rows(-np.maximum(work / work.max(), _LEAST_WEIGHT), rows, np.append(limits, np.ones(count)))
         return np.clip(answer.x, 0.0, 1.0)
 
     def _by_sums(self, gpu: str, tasks: Sequence[Task], work: Floats) -> Floats:

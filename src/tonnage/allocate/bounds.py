@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,7 @@ from tonnage.allocate.assign.problem import Instance
 from tonnage.allocate.company import Company
 from tonnage.allocate.intervals import Bound, Intervals, can_be_bounded
 from tonnage.allocate.kinds import kinds_of
-from tonnage.allocate.linear import Shares, ending_together
+from tonnage.allocate.linear import NotSolved, Shares, ending_together
 from tonnage.allocate.objectives import Objective, joules, lateness, own_seconds
 from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.queue import Queue, new_queue
@@ -41,11 +42,13 @@ class Bounds:
     def even(self) -> Shares | None:
         """All tasks at the speeds at which they would end together, in parts of the time on each model and in pairs.
 
-        None where they are too many, or more than two may be together.
+        None where they are too many, or more than two may be together, or their numbers are too far apart.
         """
         if len(self.tasks) > _MOST_IN_PROGRAM or self.problem.most_together > 2:
             return None
-        return ending_together(as_queue(self.problem, self.tasks))
+        with suppress(NotSolved):
+            return ending_together(as_queue(self.problem, self.tasks))
+        return None
 
     def instance(self, seconds_on: Callable[[Task, str], float]) -> Instance:
         """As arrays: so many seconds of each task on each model."""
@@ -73,7 +76,14 @@ class Bounds:
         """One that is inversely proportional to the number of GPUs, whatever they are."""
         return Bound(value, np.full(len(self.problem.models), value / (len(self.problem.devices) + 1)))
 
-    def intervals(self) -> Intervals:
+    def by_intervals(self, solve: Callable[[Intervals], Bound]) -> Bound:
+        """From a program over intervals of time; 0 where that is too large, or its numbers are too far apart."""
+        if can_be_bounded(self.problem, self.tasks):
+            with suppress(NotSolved):
+                return solve(self._intervals())
+        return self.only(0.0)
+
+    def _intervals(self) -> Intervals:
         """With a horizon in which good plans have done most."""
         released = max(task.release_seconds for task in self.tasks)
         horizon = released + 2.0 * max(self.area_seconds, self.longest_seconds)
@@ -149,8 +159,9 @@ def _completion(bounds: Bounds) -> Bound:
     single = all(task.gpus == 1 for task in bounds.tasks)
     if single:
         found = _highest(found, _completion_by_positions(bounds).shifted(released, total))
-    if (released or not single) and can_be_bounded(bounds.problem, bounds.tasks):
-        found = _highest(found, bounds.intervals().least_total(weight).shifted(released, total))
+    if released or not single:
+        by_intervals = bounds.by_intervals(lambda program: program.least_total(weight))
+        found = _highest(found, by_intervals.shifted(released, total))
     return found
 
 
@@ -182,11 +193,12 @@ def _deadline(bounds: Bounds) -> Bound:
     tasks, ends = bounds.tasks, earliest_ends(bounds.tasks)
     alone = bounds.only(sum(lateness(task, ends[task.name]) for task in tasks))
     due = np.array([np.inf if task.deadline_seconds is None else task.deadline_seconds for task in tasks])
-    if not can_be_bounded(bounds.problem, tasks) or np.isinf(due).all():
+    if np.isinf(due).all():
         return alone
     weight = np.where(np.isinf(due), 0.0, [task.weight for task in tasks])
     due = np.where(np.isinf(due), 0.0, due)
-    return _highest(alone, bounds.intervals().least_beyond(due, weight, sum_of_all=True))
+    late = bounds.by_intervals(lambda program: program.least_beyond(due, weight, sum_of_all=True))
+    return _highest(alone, late)
 
 
 def _slowdown(bounds: Bounds, own: dict[str, float]) -> Bound:
@@ -199,11 +211,9 @@ def _slowdown(bounds: Bounds, own: dict[str, float]) -> Bound:
     for task in sorted(tasks, key=lambda task: own[task.name]):
         work += bounds.areas.least_seconds(task) * task.gpus / len(bounds.problem.devices)
         worst = max(worst, work / own[task.name])
-    found = _highest(alone, bounds.of_area(worst))
-    if not can_be_bounded(bounds.problem, tasks):
-        return found
-    weight = np.array([1.0 / own[task.name] for task in tasks])
-    return _highest(found, bounds.intervals().least_beyond(np.zeros(len(tasks)), weight, sum_of_all=False))
+    nothing, weight = np.zeros(len(tasks)), np.array([1.0 / own[task.name] for task in tasks])
+    slowed = bounds.by_intervals(lambda program: program.least_beyond(nothing, weight, sum_of_all=False))
+    return _highest(alone, bounds.of_area(worst), slowed)
 
 
 def _fairness(bounds: Bounds) -> Bound:

@@ -23,6 +23,10 @@ _SOON = 1e4  # who needs less of a period than one over this counts as needing s
 _REST = 0.01  # of the least speed may be given up for the mean of all
 
 
+class NotSolved(TonnageError):
+    """The numbers of a linear program are too far apart for the solver."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
     """Parts of a period, and what the solution would pay for one more of anything."""
@@ -262,5 +266,5 @@ def solve_rows(costs: Floats, rows: LinearRows, limits: Floats) -> Answer:
     matrix = csr_matrix((np.concatenate(rows.entries), where), shape=(len(limits), len(costs)))
     answer = linprog(costs, A_ub=matrix, b_ub=limits, method="highs")
     if answer.x is None:
-        raise TonnageError(f"the linear program was not solved: {answer.message}")
+        raise NotSolved(f"the linear program was not solved: {answer.message}")
     return Answer(x=answer.x, least=float(answer.fun), prices=np.maximum(-answer.ineqlin.marginals, 0.0))

@@ -9,6 +9,7 @@ from tonnage.allocate.gantt import draw_gantt
 from tonnage.allocate.objectives import Objective, words_for
 from tonnage.allocate.plan import Assignment, Plan
 from tonnage.allocate.problem import Problem
+from tonnage.allocate.reasons import what_more_would_bring
 from tonnage.estimate.page_text import escape
 from tonnage.units import format_seconds
 
@@ -59,6 +60,8 @@ def _summary(problem: Problem, plan: Plan) -> str:
         text += " No plan is better."
     elif plan.bound > 0:
         text += f" No plan is below {words_for(objective, plan.bound)}; this one is {plan.gap:.1%} above."
+    if more := what_more_would_bring(plan):
+        text += f" {escape(more[0].upper() + more[1:])}."
     return text
 
 

@@ -7,19 +7,28 @@ from dataclasses import replace
 
 from tonnage.allocate.alternatives import TOO_LITTLE_MEMORY, why_not
 from tonnage.allocate.feasible import usable_devices
-from tonnage.allocate.objectives import Objective, joules
+from tonnage.allocate.objectives import Objective, joules, words_for
 from tonnage.allocate.plan import Assignment, Plan
 from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.sharing import memory_needed
 from tonnage.units import format_bytes, format_seconds
 
 _MOMENT = 1e-6  # seconds
+_NOTABLE = 1e-3  # of the bound
 _NAMES = 3  # are told, of many
 
 
 def with_reasons(problem: Problem, objective: Objective, plan: Plan) -> tuple[Assignment, ...]:
     reasons = _Reasons(problem, objective, plan)
     return tuple(replace(each, reason="; ".join(reasons.of(each))) for each in plan.assignments)
+
+
+def what_more_would_bring(plan: Plan) -> str:
+    """Of one more GPU of each model, the most useful first; nothing where it would not lower the bound."""
+    objective = Objective(plan.objective)
+    useful = {gpu: brings for gpu, brings in plan.one_more.items() if brings > _NOTABLE * plan.bound}
+    words = [f"{gpu} {words_for(objective, useful[gpu])}" for gpu in sorted(useful, key=lambda gpu: -useful[gpu])]
+    return f"one more GPU would take off the bound, at most: {', '.join(words)}" if words else ""
 
 
 class _Reasons:

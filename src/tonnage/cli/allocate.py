@@ -23,7 +23,10 @@ def allocate_command(
         typer.Option("--cluster", "-c", help="The machines, as cluster.yaml describes them; else those of the engine."),
     ] = None,
     objective: Annotated[
-        str, typer.Option("--objective", "-o", help="makespan, completion, deadline, fairness, energy or cost.")
+        str,
+        typer.Option(
+            "--objective", "-o", help="makespan, completion, deadline, fairness, finish-time, energy or cost."
+        ),
     ] = "makespan",
     seconds: Annotated[float, typer.Option(help="Look for better plans for so long.", min=0)] = 10.0,
     html: Annotated[Path | None, typer.Option(help="Write a page with the plan that any browser can show.")] = None,

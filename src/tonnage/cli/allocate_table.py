@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tonnage.allocate.objectives import Objective, words_for
+from tonnage.allocate.reasons import what_more_would_bring
 from tonnage.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def print_plan(problem: Problem, plan: Plan) -> None:
     more = len(plan.assignments) - _MOST_TASKS
     if more > 0:
         console.print(f"and {more} more tasks; --json lists all, --html shows them")
+    if more_gpus := what_more_would_bring(plan):
+        console.print(more_gpus)
     for each in plan.unplaced:
         print(f"not placed: {each.task}: {each.reason}", file=sys.stderr)
 

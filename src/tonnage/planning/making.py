@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tonnage.allocate.devices import devices_of_cluster
 from tonnage.allocate.objectives import Objective
 from tonnage.allocate.plan import Plan
-from tonnage.allocate.problem import Device, Problem
+from tonnage.allocate.problem import Device, Problem, Profile
 from tonnage.allocate.profiles import tasks_of
+from tonnage.allocate.sharing import memory_needed
 from tonnage.allocate.solve import allocate_tasks
 from tonnage.allocate.tasks_file import names_of, read_tasks
 from tonnage.allocate.tasks_models import TaskSection, TasksFile
@@ -20,6 +21,7 @@ from tonnage.errors import CaptureError, NotFound, ProgramFailed, TonnageError, 
 from tonnage.estimate.estimate import Report
 from tonnage.hardware import all_gpus, read_cluster
 from tonnage.hardware.cluster import Cluster
+from tonnage.hardware.gpu import Gpu
 from tonnage.planning.measuring import with_measured
 
 Progress = Callable[[str], None]
@@ -108,15 +110,29 @@ def _reports(file: TasksFile, progress: Progress) -> dict[_Key | None, Report | 
 def _smallest(
     file: TasksFile, reports: Mapping[_Key | None, Report | TonnageError], devices: tuple[Device, ...]
 ) -> dict[str, str]:
-    """The GPU with the least memory that holds a program, among all of the catalogue."""
-    memory = {gpu.name: gpu.memory_bytes for gpu in all_gpus()}
+    """The GPU with the least memory that holds a task, among all of the catalogue that the cluster does not have."""
     there = {device.gpu for device in devices}
+    others = sorted((gpu for gpu in all_gpus() if gpu.name not in there), key=lambda gpu: gpu.usable_bytes)
     found: dict[str, str] = {}
     for section in file.tasks:
         report = reports.get(_key(section))
-        if not isinstance(report, Report):
-            continue
-        fitting = [each.gpu for each in report.estimates if each.fits and each.gpu not in there]
-        if fitting:
-            found |= dict.fromkeys(names_of(section), min(fitting, key=lambda gpu: memory[gpu]))
+        holds = _fitting(report) if isinstance(report, Report) else _known_to_fit(section, file.risk, others)
+        if (best := next((gpu.name for gpu in others if gpu.name in holds), None)) is not None:
+            found |= dict.fromkeys(names_of(section), best)
     return found
+
+
+def _fitting(report: Report) -> set[str]:
+    return {each.gpu for each in report.estimates if each.fits}
+
+
+def _known_to_fit(section: TaskSection, risk: float, gpus: Iterable[Gpu]) -> set[str]:
+    """By the memory that is given: those with a speed, or if none of them is large enough, any."""
+    if section.speeds is None or not isinstance(section.memory, int):
+        return set()
+    deviation = section.memory * section.memory_error
+    needed = memory_needed(
+        [Profile(step_seconds=1.0, memory_bytes=section.memory, memory_deviation_bytes=deviation)], risk
+    )
+    large = {gpu.name for gpu in gpus if gpu.usable_bytes >= needed}
+    return large & section.speeds.keys() or large
