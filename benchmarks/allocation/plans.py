@@ -11,7 +11,7 @@ import json
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,10 +90,10 @@ def _task(kind: Kind, number: int, chance: np.random.Generator) -> Task:
 
 
 def one_by_one(problem: Problem, objective: Objective) -> float:
-    """As they come, each where it does best at that moment."""
+    """As they come, each where it does best at that moment. Gangs do not share their GPUs, as in all plans."""
     table = Timetable(Company(problem), objective, {})
     for task in in_order(problem.tasks):
-        table.place(task)
+        table.place(replace(task, may_share=task.gpus == 1))
     return value_of(problem, objective, table.assignments())
 
 

@@ -7,6 +7,7 @@ more than the time that passes. All that is charged fits into the GPUs' time, th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from tonnage.allocate.company import Company
 from tonnage.allocate.kinds import Kinds, kinds_of
 from tonnage.allocate.linear import LinearRows, solve_rows
-from tonnage.allocate.problem import Device, Problem, Task
+from tonnage.allocate.problem import Problem, Task
 from tonnage.allocate.speeds import Floats, Ints
 
 _LEAST_WEIGHT = 1e-6  # of the largest: solvers need numbers of like size
-_MOST_KINDS = 150  # for a program over all pairs of them
+_MOST_IN_PROGRAM = 150  # kinds, with all their pairs
+_MOST_PAIRED = 300
 
 
 class Areas:
@@ -41,44 +43,75 @@ class Areas:
 
     def _parts_on(self, gpu: str, kinds: Kinds, work: Floats) -> Floats:
         """Of each kind. The more of the work is charged, the better the bound."""
-        largest = max(self.problem.devices_of(gpu), key=lambda device: device.memory_bytes)
-        able = [number for number, task in enumerate(kinds.examples) if self._can_share(task, gpu)]
+        able = np.array([n for n, task in enumerate(kinds.examples) if self._can_share(task, gpu)], dtype=np.int64)
         parts = np.ones(len(kinds.examples))
-        if not able:
+        if len(able) == 0:
             return parts
-        if self.problem.most_together == 2 and len(able) <= _MOST_KINDS:
-            parts[able] = self._by_pairs(
-                largest, [kinds.examples[number] for number in able], kinds.sizes[able], work[able]
-            )
+        tasks = [kinds.examples[number] for number in able]
+        parts[able] = self._by_sums(gpu, tasks, work[able])
+        if self.problem.most_together > 2 or len(able) > _MOST_PAIRED:
+            return parts
+        pairs = self._pairs(gpu, tasks, kinds.sizes[able])
+        if len(able) <= _MOST_IN_PROGRAM:
+            parts[able] = pairs.most_charged(parts[able], work[able])
         else:
-            parts[able] = self._by_sums(gpu, [kinds.examples[number] for number in able], work[able])
+            parts[able] = pairs.raised(parts[able], np.argsort(-work[able]))
         return parts
 
     def _can_share(self, task: Task, gpu: str) -> bool:
         return task.may_share and task.gpus == 1 and gpu in task.profiles and self.problem.most_together > 1
 
-    def _by_pairs(self, device: Device, tasks: Sequence[Task], sizes: Ints, work: Floats) -> Floats:
-        """The most that can be charged, pair by pair."""
-        rows = LinearRows()
-        limits: list[float] = []
+    def _pairs(self, gpu: str, tasks: Sequence[Task], sizes: Ints) -> _Pairs:
+        """Those who may be together somewhere."""
+        largest = max(self.problem.devices_of(gpu), key=lambda device: device.memory_bytes)
+        found: list[tuple[int, int, float, float]] = []
         for one, other in combinations_with_replacement(range(len(tasks)), 2):
-            if one == other and sizes[one] < 2:
-                continue
-            both = [tasks[one].profiles[device.gpu], tasks[other].profiles[device.gpu]]
-            if self._company.welcome(device, both):
-                speeds = np.array(self._company.speeds(both))
-                rows.add(np.full(2, len(limits)), np.array([one, other]), speeds)
-                limits.append(1.0)
-        count = len(tasks)
-        rows.add(len(limits) + np.arange(count), np.arange(count), np.ones(count))
-        answer = solve_rows(-np.maximum(work / work.max(), _LEAST_WEIGHT), rows, np.append(limits, np.ones(count)))
-        return np.clip(answer.x, 0.0, 1.0)
+            both = [tasks[one].profiles[gpu], tasks[other].profiles[gpu]]
+            if (one != other or sizes[one] > 1) and self._company.welcome(largest, both):
+                first, second = self._company.speeds(both)
+                found.append((one, other, first, second))
+        table = np.array(found, dtype=float).reshape(-1, 4)
+        return _Pairs(len(tasks), table[:, :2].astype(np.int64), table[:, 2:])
 
     def _by_sums(self, gpu: str, tasks: Sequence[Task], work: Floats) -> Floats:
         """Those who are together keep the GPU busy for all of its time at most; nor are they more than may be."""
         busy = np.array([max(task.profiles[gpu].busy, task.profiles[gpu].bandwidth) for task in tasks])
         count = np.full(len(tasks), 1.0 / self.problem.most_together)
         return busy.clip(max=1.0) if busy @ work > count @ work else count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Of so many tasks: who, and how fast each is beside the other."""
+
+    tasks: int
+    members: Ints  # pair, two
+    speeds: Floats  # pair, two
+
+    def most_charged(self, parts: Floats, work: Floats) -> Floats:
+        """The most that can be charged in all, and nobody less than these parts: what is cheap somewhere bounds little."""
+        rows, count, everyone = LinearRows(), len(self.members), np.arange(self.tasks)
+        rows.add(np.repeat(np.arange(count), 2), self.members.ravel(), self.speeds.ravel())
+        rows.add(count + everyone, everyone, np.ones(self.tasks))
+        room = np.append(1.0 - (self.speeds * parts[self.members]).sum(axis=1), 1.0 - parts)
+        weight = np.maximum(work / work.max(), _LEAST_WEIGHT)
+        more = solve_rows(-weight, rows, room.clip(0.0)).x
+        return np.clip(parts + more, 0.0, 1.0)
+
+    def raised(self, parts: Floats, order: Ints) -> Floats:
+        """One after the other as far as its partners allow."""
+        partners: list[list[tuple[int, float, float]]] = [[] for _ in range(self.tasks)]
+        for (one, other), (speed, beside) in zip(self.members.tolist(), self.speeds.tolist(), strict=True):
+            partners[one].append((other, speed, beside))
+            partners[other].append((one, beside, speed))
+        parts = parts.copy()
+        for task in order.tolist():
+            room = [
+                (1.0 - parts[other] * beside) / speed if other != task else 1.0 / (speed + beside)
+                for other, speed, beside in partners[task]
+            ]
+            parts[task] = min([1.0, *room])
+        return parts
 
 
 def _sums(kinds: Kinds, values: Floats) -> Floats:
