@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ _YOUNG_SECONDS = 600.0  # slowdowns of tasks that have only arrived say nothing
 _SLOWEST = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # without slots: what follows from its fields is kept
 class Queue:
     table: SpeedTable
     capacity: Ints  # GPUs of each type
@@ -38,25 +39,25 @@ class Queue:
             efficiency=self.efficiency[which],
         )  # fmt: skip
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         return self.table.gpus[self.classes]
 
-    @property
+    @cached_property
     def speeds(self) -> Floats:
         """Task, type."""
         return np.asarray(self.table.alone[self.classes] * self.efficiency)
 
-    @property
+    @cached_property
     def best_speeds(self) -> Floats:
         return np.asarray(self.speeds.max(axis=1))
 
-    @property
+    @cached_property
     def least_seconds(self) -> Floats:
         """Until each would end if it had the GPUs that suit it to itself."""
         return np.asarray(self.left_steps / self.best_speeds)
 
-    @property
+    @cached_property
     def slowdowns(self) -> Floats:
         """How much longer each has taken so far than on the GPUs that suit it."""
         needed = self.made_steps / self.best_speeds
