@@ -25,6 +25,7 @@ class Queue:
     age_seconds: Floats  # since each arrived
     crowding: float  # the part of the GPUs wanted, by these and by others, that is not there
     places: Ints  # the type of GPU that each runs on; -1: it waits
+    partners: Ints  # the task that each shares its GPUs with; -1: none
     efficiency: Floats  # task, type: what is left of a period after moving there
 
     @property
@@ -36,7 +37,7 @@ class Queue:
         return replace(
             self, classes=self.classes[which], left_steps=self.left_steps[which], made_steps=self.made_steps[which],
             weights=self.weights[which], age_seconds=self.age_seconds[which], places=self.places[which],
-            efficiency=self.efficiency[which],
+            partners=numbers_among(self.partners[which], which), efficiency=self.efficiency[which],
         )  # fmt: skip
 
     @cached_property
@@ -70,8 +71,14 @@ def new_queue(table: SpeedTable, capacity: Ints, classes: Ints, steps: Floats) -
     return Queue(
         table=table, capacity=capacity, classes=classes, left_steps=steps, made_steps=np.zeros(count),
         weights=np.ones(count), age_seconds=np.zeros(count), crowding=0.0, places=np.full(count, -1),
-        efficiency=np.ones((count, len(capacity))),
+        partners=np.full(count, -1), efficiency=np.ones((count, len(capacity))),
     )  # fmt: skip
+
+
+def numbers_among(tasks: Ints, some: Ints) -> Ints:
+    """Where each of these is among some, which are sorted; -1: nowhere."""
+    place = np.searchsorted(some, tasks).clip(max=max(len(some) - 1, 0))
+    return np.where(some[place] == tasks, place, -1) if len(some) else np.full(len(tasks), -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.allocate.queue import Columns, Queue
+from tonnage.allocate.queue import Columns, Queue, numbers_among
 from tonnage.allocate.simulate.jobs import Belief, Jobs
 from tonnage.allocate.simulate.machines import Machines
 from tonnage.allocate.simulate.policies import Policy
@@ -179,6 +179,7 @@ class Simulator:
             age_seconds=self.now - self.jobs.arrival_seconds[which],
             crowding=self._demand.crowding,
             places=machines.place[which],
+            partners=numbers_among(machines.partner[which], which),
             efficiency=np.where(kept, 1.0, moved),
         )
 
