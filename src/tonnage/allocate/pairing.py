@@ -87,7 +87,9 @@ class _Shelf:
         return self._hosts.get(host, _NOBODY) if host not in self.taken else _NOBODY
 
     def top(self, number: int, *, but: int) -> tuple[int, int, float]:
-        return next((row for row in reversed(self._stacks[number]) if row[0] != but and row[0] not in self.taken), _NOBODY)
+        return next(
+            (row for row in reversed(self._stacks[number]) if row[0] != but and row[0] not in self.taken), _NOBODY
+        )
 
     def take(self, guest: int, host: int) -> None:
         self.taken |= {guest, host}

@@ -103,6 +103,12 @@ class Columns:
         worth[second] += self.second_speeds[second] * value[self.seconds[second]]
         return worth
 
+    def by_task(self, amounts: Floats, tasks: int) -> Floats:
+        """Amounts of columns, added up for each task that is in them."""
+        second = self.seconds >= 0
+        total = np.bincount(self.firsts, amounts, tasks)
+        return np.asarray(total + np.bincount(self.seconds[second], amounts[second], tasks), dtype=float)
+
     def joined(self, other: Columns) -> Columns:
         return Columns(
             types=np.concatenate([self.types, other.types]),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.allocate.linear import Shares
+from tonnage.allocate.rounding import in_order, place, rows_of
 from tonnage.allocate.speeds import Floats, Ints
 
 _NOTHING = 1e-6
@@ -42,33 +43,18 @@ def cut(shares: Shares, capacity: Ints, tasks: int, least_part: float = 0.0) -> 
 class _Cutter:
     def __init__(self, shares: Shares, capacity: Ints, tasks: int) -> None:
         self.columns, self.capacity, self.tasks = shares.columns, capacity, tasks
+        self.rows = rows_of(shares.columns)
         self.rest = shares.shares.copy()
         self.left = 1.0
 
     def owed(self) -> Floats:
         """Of each task: the part of the period in which it still has to run."""
-        second = self.columns.seconds >= 0
-        owed = np.bincount(self.columns.firsts, self.rest, self.tasks)
-        return np.asarray(owed + np.bincount(self.columns.seconds[second], self.rest[second], self.tasks), dtype=float)
+        return self.columns.by_task(self.rest, self.tasks)
 
     def choose(self) -> Ints:
         """Those with the least time to lose first, as long as GPUs are free."""
-        owed = self.owed()
-        partner = np.where(self.columns.seconds >= 0, owed[self.columns.seconds], 0.0)
-        urgency = np.maximum(owed[self.columns.firsts], partner)
-        usable = np.flatnonzero(self.rest > _NOTHING)
-        order = usable[np.lexsort((-self.rest[usable], -self.columns.gpus[usable], -np.round(urgency[usable], 4)))]
-        free = self.capacity.copy()
-        running: set[int] = set()
-        chosen: list[int] = []
-        for number in order:
-            kind, gpus = self.columns.types[number], self.columns.gpus[number]
-            both = {int(self.columns.firsts[number]), int(self.columns.seconds[number])} - {-1}
-            if gpus <= free[kind] and not both & running:
-                free[kind] -= gpus
-                running |= both
-                chosen.append(int(number))
-        return np.array(chosen, dtype=np.int64)
+        order = in_order(self.columns, self.rest, self.tasks).tolist()
+        return np.array(place(self.rows, order, self.capacity), dtype=np.int64)
 
     def length(self, chosen: Ints) -> float:
         """Until one of these has had its share, or one that waits has no time to lose."""

@@ -14,6 +14,7 @@ import numpy as np
 from tonnage.allocate.linear import Promises, Shares, most_even, most_valuable
 from tonnage.allocate.priced import most_valuable_whole
 from tonnage.allocate.queue import Columns, Queue
+from tonnage.allocate.rounding import rounded
 from tonnage.allocate.speeds import Floats, Ints
 
 _LONG = 400  # tasks; what is longer is not for linear programs
@@ -91,7 +92,10 @@ class Completion:
     def decide(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Decision:
         if queue.size > self.long:
             return _decide_whole(queue, self.value(queue), self.period_seconds)
-        shares = most_valuable(queue, self.value(queue), self._promises(queue, now_seconds, arrival_seconds))
+        value, promises = self.value(queue), self._promises(queue, now_seconds, arrival_seconds)
+        shares = most_valuable(queue, value, promises)
+        if promises is None:  # promises are kept by slices alone: what is late is worth nothing here
+            shares = rounded(queue, value, shares)
         return Decision(shares=shares, seconds=self.period_seconds)
 
     def _promises(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Promises | None:
