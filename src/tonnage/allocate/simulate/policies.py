@@ -20,6 +20,8 @@ from tonnage.allocate.speeds import Floats, Ints
 _LONG = 400  # tasks; what is longer is not for linear programs
 _MANY_JOBS = 2000  # in a trace: a linear program at each event would take too long
 _LONG_SECONDS = 300.0  # between decisions on long queues
+_CROWD = 4.0  # where all GPUs are wanted so many times, decisions become rarer
+_RAREST = 12.0  # times as rare as usual
 _LEAST_SECONDS = 10.0  # who needs less counts as needing so much: solvers need numbers of like size
 _REVISED = 0.05  # of a plan for all that is left must be played before it is made anew
 _REVISED_SECONDS = 60.0
@@ -60,7 +62,12 @@ class Policy(Protocol):
 
 
 def _decide_whole(queue: Queue, value: Floats, seconds: float) -> Decision:
-    return Decision(shares=most_valuable_whole(queue, value), seconds=seconds, least_seconds=_LONG_SECONDS)
+    """The longer all must wait, the less it matters when it is decided anew."""
+    times_wanted = 1.0 / (1.0 - queue.crowding)
+    least_seconds = _LONG_SECONDS * min(max(times_wanted / _CROWD, 1.0), _RAREST)
+    return Decision(
+        shares=most_valuable_whole(queue, value), seconds=max(seconds, least_seconds), least_seconds=least_seconds
+    )
 
 
 class Completion:
