@@ -8,6 +8,8 @@ import numpy as np
 
 from tonnage.allocate.speeds import Floats, Ints
 
+_NOBODY = (-1, -1, 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
@@ -102,6 +104,3 @@ class _Shelf:
         while stack and stack[-1][0] in self.taken:
             stack.pop()
         self.rates[number], self.missing[number] = (stack[-1][2], 0.0) if stack else (0.0, -np.inf)
-
-
-_NOBODY = (-1, -1, 0.0)

@@ -101,7 +101,7 @@ class Completion:
             return _decide_whole(queue, self.value(queue), self.period_seconds)
         value, promises = self.value(queue), self._promises(queue, now_seconds, arrival_seconds)
         shares = most_valuable(queue, value, promises)
-        if promises is None:  # promises are kept by slices alone: what is late is worth nothing here
+        if promises is None:  # rounding knows what columns are worth, not what was promised
             shares = rounded(queue, value, shares)
         return Decision(shares=shares, seconds=self.period_seconds)
 

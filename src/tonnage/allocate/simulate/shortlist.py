@@ -20,7 +20,7 @@ class Shortlist:
     def __init__(self) -> None:
         self.jobs: Ints = np.empty(0, dtype=np.int64)
         self._others: Ints = np.empty(0, dtype=np.int64)  # none of them runs
-        self._decisions = self._fewest = 0
+        self._decisions_left = self._fewest = 0  # until all are looked through again
 
     def add(self, jobs: Ints) -> None:
         self.jobs = np.concatenate([self.jobs, jobs])
@@ -29,13 +29,13 @@ class Shortlist:
         """Forget who has ended, and look through all again if it is time; `choose` numbers the most valuable."""
         self.jobs = self.jobs[~ended[self.jobs]]
         count = len(self.jobs) + len(self._others)
-        self._decisions += 1
-        if count > _SHORT and self._decisions % _LOOKS and len(self.jobs) > self._fewest:
+        self._decisions_left -= 1
+        if count > _SHORT and self._decisions_left > 0 and len(self.jobs) > self._fewest:
             return
         everybody = np.sort(np.concatenate([self.jobs, self._others])) if len(self._others) else self.jobs
         chosen = choose(everybody) if count > _SHORT else np.arange(count)
         self.jobs, self._others = everybody[chosen], np.delete(everybody, chosen)
-        self._fewest = len(self.jobs) // 2
+        self._fewest, self._decisions_left = len(self.jobs) // 2, _LOOKS if count > _SHORT else 0
 
 
 def most_valuable_tasks(queue: Queue, value: Floats) -> Ints:

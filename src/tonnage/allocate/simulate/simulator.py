@@ -122,6 +122,13 @@ class Simulator:
         self._begin_slice()
         self._choose_spares(queue)
         self._fill()
+        if len(self.machines.running) == self._arrived - self._ended and self.machines.all_at_best():
+            self._let_be()
+
+    def _let_be(self) -> None:
+        """Nothing is better until somebody comes or goes."""
+        _, active, columns = self._slices[0]
+        self._slices = deque([(np.inf, active, columns)])
 
     def _look(self, jobs: Ints) -> Ints:
         queue = self._queue(jobs)
