@@ -162,6 +162,14 @@ def test_all_at_once_end_near_the_bound() -> None:
     assert summary.makespan_seconds <= 1.05 * summary.makespan_bound_seconds
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_gangs_that_fill_the_fast_gpus_do_not_wait_until_the_end(seed: int) -> None:
+    trace = make_jobs(Workload(jobs=80, load=0.0, spread=0.7), table(), np.array([8, 0, 64]), seed)
+    summary = simulate(trace, table(), {"v100": 8, "k80": 64}, Scenario(policy="makespan"))
+    assert summary.makespan_bound_seconds is not None
+    assert summary.makespan_seconds <= 1.3 * summary.makespan_bound_seconds
+
+
 def test_who_counts_more_is_done_earlier() -> None:
     trace = make_jobs(Workload(jobs=120, load=0.0, spread=0.5, weights=(1.0, 10.0)), table(), CAPACITY, 4)
     outcome, _ = play(trace, Completion())

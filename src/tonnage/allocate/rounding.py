@@ -35,11 +35,16 @@ def rounded(queue: Queue, value: Floats, shares: Shares) -> Shares:
 
 def in_order(columns: Columns, shares: Floats, tasks: int) -> Ints:
     """Those with a share: first whose tasks have the least time to lose, then gangs."""
+    usable = np.flatnonzero(shares > _NOTHING)
+    urgent = np.round(urgency(columns, shares, tasks)[usable], 4)
+    return usable[np.lexsort((-shares[usable], -columns.gpus[usable], -urgent))]
+
+
+def urgency(columns: Columns, shares: Floats, tasks: int) -> Floats:
+    """Of each column: the part of the period that its tasks, or one of the two, still have to run."""
     owed = columns.by_task(shares, tasks)
     partner = np.where(columns.seconds >= 0, owed[columns.seconds], 0.0)
-    urgency = np.maximum(owed[columns.firsts], partner)
-    usable = np.flatnonzero(shares > _NOTHING)
-    return usable[np.lexsort((-shares[usable], -columns.gpus[usable], -np.round(urgency[usable], 4)))]
+    return np.asarray(np.maximum(owed[columns.firsts], partner))
 
 
 Rows = list[tuple[int, int, int, int]]  # of columns: type, GPUs, first and second task

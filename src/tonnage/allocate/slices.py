@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.allocate.linear import Shares
-from tonnage.allocate.rounding import in_order, place, rows_of
+from tonnage.allocate.rounding import in_order, place, rows_of, urgency
 from tonnage.allocate.speeds import Floats, Ints
 
 _NOTHING = 1e-6
+_TIGHT = 1e-4  # of a period
 _MOST_SLICES = 200
 
 
@@ -52,9 +53,12 @@ class _Cutter:
         return self.columns.by_task(self.rest, self.tasks)
 
     def choose(self) -> Ints:
-        """Those with the least time to lose first, as long as GPUs are free."""
-        order = in_order(self.columns, self.rest, self.tasks).tolist()
-        return np.array(place(self.rows, order, self.capacity), dtype=np.int64)
+        """First who has no time to lose, then gangs that leave others no half of a type: later they find no room."""
+        order = in_order(self.columns, self.rest, self.tasks)
+        late = urgency(self.columns, self.rest, self.tasks)[order] >= self.left - _TIGHT
+        wide = 2 * self.columns.gpus[order] > self.capacity[self.columns.types[order]]
+        order = order[np.argsort(-2 * late - wide, kind="stable")]
+        return np.array(place(self.rows, order.tolist(), self.capacity), dtype=np.int64)
 
     def length(self, chosen: Ints) -> float:
         """Until one of these has had its share, or one that waits has no time to lose."""
