@@ -44,6 +44,7 @@ class Decision:
     shares: Shares
     seconds: float
     sliced: bool = False
+    wide_first: bool = False  # in slices: gangs that fill a type
     least_seconds: float = 0.0  # until the next decision
 
     def least_part(self, restart_seconds: float) -> float:
@@ -134,9 +135,8 @@ class Makespan:
             return _decide_whole(queue, queue.gpus / queue.best_speeds * (1.0 + urgency), _LONG_SECONDS)
         shares = most_even(queue, 1.0 / queue.left_steps)
         seconds = 1.0 / shares.value
-        return Decision(
-            shares=shares, seconds=seconds, sliced=True, least_seconds=max(_REVISED * seconds, _REVISED_SECONDS)
-        )
+        least_seconds = max(_REVISED * seconds, _REVISED_SECONDS)
+        return Decision(shares=shares, seconds=seconds, sliced=True, wide_first=True, least_seconds=least_seconds)
 
 
 class Fairness:

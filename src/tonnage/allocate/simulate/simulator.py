@@ -110,7 +110,8 @@ class Simulator:
         decision = self.policy.decide(queue, self.now, self.last_arrival)
         least_seconds = _LEAST_RESTARTS * self.restart_seconds
         period_seconds = max(decision.seconds, least_seconds)
-        slices = cut(decision.shares, self.capacity, len(active), decision.least_part(self.restart_seconds))
+        least_part = decision.least_part(self.restart_seconds)
+        slices = cut(decision.shares, self.capacity, len(active), least_part, wide_first=decision.wide_first)
         end = self.now
         self._slices.clear()
         for piece in slices:
