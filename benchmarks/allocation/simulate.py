@@ -38,6 +38,10 @@ DATA = HERE.parents[2] / "shared" / "data" / "jobs"
 GPUS = {"v100": 8, "p100": 16, "k80": 24}
 LARGE = {"v100": 300, "p100": 500, "k80": 700}
 HOUR = 3600.0
+LONG_RUNS = (
+    ("completion", 0.9), ("completion", 1.3), ("completion", 2.0), ("makespan", 2.0), ("fairness", 2.0), ("blind", 2.0),
+    ("fifo", 2.0),
+)  # fmt: skip
 SEEDS = (100, 200)
 TAILS = (1.0, 1.05, 1.1, 1.2, 1.35, inf)
 GPU_MIXES = {"three types": GPUS, "p100 only": {"p100": 32}, "few fast": {"v100": 8, "k80": 64}}
@@ -172,13 +176,13 @@ def prices_beside_programs(table: SpeedTable) -> Iterator[dict[str, Any]]:
 
 def long_trace(table: SpeedTable, count: int) -> Iterator[dict[str, Any]]:
     print(f"\n{count:,} jobs on {sum(LARGE.values()):,} GPUs")
-    for load in (0.9,):
+    for policy, load in LONG_RUNS:
         jobs = make_jobs(Workload(jobs=count, load=load), *on_gpus(table, LARGE), seed=1)
         begin = time.process_time()
-        summary = play(jobs, table, LARGE, Scenario(restart_seconds=60.0))
+        summary = play(jobs, table, LARGE, Scenario(policy=policy, restart_seconds=60.0))
         seconds = time.process_time() - begin
-        line(f"load {load}, restart 60 s", summary, f"{seconds:.0f} s in all")
-        yield row("long trace", "completion", summary, load=load, gpus=LARGE, cpu_seconds=seconds)
+        line(f"{policy}, load {load}, restart 60 s", summary, f"{seconds:.0f} s in all")
+        yield row("long trace", policy, summary, load=load, gpus=LARGE, cpu_seconds=seconds)
 
 
 def main() -> None:

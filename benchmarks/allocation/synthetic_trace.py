@@ -33,7 +33,7 @@ def make_jobs(workload: Workload, table: SpeedTable, capacity: Ints, seed: int) 
     return Jobs(
         classes=classes,
         steps=steps,
-        arrival_seconds=_arrivals(workload, table, capacity, classes, steps, random),
+        arrival_seconds=arrivals(workload, table, capacity, classes, steps, random),
         weights=random.choice(workload.weights, workload.jobs),
     )
 
@@ -57,7 +57,7 @@ def _classes(workload: Workload, table: SpeedTable, random: np.random.Generator)
     return random.choice(len(chances), workload.jobs, p=chances / chances.sum())
 
 
-def _arrivals(
+def arrivals(
     workload: Workload, table: SpeedTable, capacity: Ints, classes: Ints, steps: Floats, random: np.random.Generator
 ) -> Floats:
     if workload.load == 0:

@@ -32,6 +32,7 @@ def queue(
         age_seconds=np.zeros(count),
         crowding=crowding,
         places=np.full(count, -1),
+        partners=np.full(count, -1),
         efficiency=np.ones((count, len(capacity))),
     )
 

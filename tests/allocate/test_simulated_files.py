@@ -64,6 +64,8 @@ def test_files_may_be_compressed_whatever_their_name(tmp_path: Path, compressed:
         (changed(6, "0"), "GPUs must be a whole number from 1, not '0'"),
         (changed(6, "1.5"), "GPUs must be a whole number from 1, not '1.5'"),
         (changed(0, "wyde"), "'wyde' is not in the throughputs; did you mean 'wide'\\?"),
+        (changed(6, "9" * 5000), "GPUs must be a whole number from 1, not '99999999999999999999'"),
+        (changed(5, "1e13"), "1e13 steps take more than 30 years on the GPUs that suit it best"),
         ("wide\ttrain.py\n", "2 fields, not 10"),
     ],
 )
@@ -142,13 +144,16 @@ def test_a_class_that_does_not_run_alone_does_not_run_in_a_pair() -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"v100": {"('a', 1)": {"null": -1.0}}}, r":4: v100, \('a', 1\), null: steps a second must be .* from 0, not -1"),
+        ({"v100": {"('a', 1)": {"null": -1.0}}}, r":4: v100, \('a', 1\), null: steps a second .* to 1e\+15, not -1"),
         ({"v100": {"('a', 1)": {"null": float("nan")}}}, ":4: .*not nan"),
         ({"v100": {"('a', 1)": {"null": None}}}, ":4: .*not None"),
         ({"v100": {"('a', 1)": {"('b', 1)": [1, 2]}}}, r":3: v100, \('a', 1\): the speed alone is missing"),
         ({"v100": {"('a', 1)": {"null": 1, "('a', 1)": [1]}}}, ":5: .*must be two speeds"),
         ({"v100": {"a": {"null": 1}}}, ":3: a: a class must look like"),
         ({"v100": {"('a', 0)": {"null": 1}}}, "a class must look like"),
+        ({"v100": {"('a', 1" + "0" * 30 + ")": {"null": 1}}}, "a class must look like"),
+        ({"v100": {"('a', 1)": {"null": 10**400}}}, ":4: .*from 0 to 1e\\+15"),
+        ({"v100": {"('a', 1)": {"null": True}}}, ":4: .*not True"),
         ({"v100": {}}, ":2: v100: must be an object"),
         ([], ":1: must be an object"),
     ],
@@ -156,6 +161,11 @@ def test_a_class_that_does_not_run_alone_does_not_run_in_a_pair() -> None:
 def test_nonsense_in_throughputs_is_named_with_its_line(document: object, problem: str) -> None:
     with pytest.raises(InvalidFile, match="speeds.json" + problem if problem.startswith(":") else problem):
         parse_throughputs(json.dumps(document, indent=1), "speeds.json")
+
+
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(InvalidFile, match=r"speeds.json: a number has too many digits"):
+        parse_throughputs('{"v100": {"(\'a\', 1)": {"null": 1' + "0" * 5000 + "}}}", "speeds.json")
 
 
 def test_throughputs_that_are_no_json_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The simulator keeps its books: steps, GPUs, time, restarts and preemptions, under every policy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -160,6 +162,14 @@ def test_all_at_once_end_near_the_bound() -> None:
     assert summary.makespan_seconds <= 1.05 * summary.makespan_bound_seconds
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_gangs_that_fill_the_fast_gpus_do_not_wait_until_the_end(seed: int) -> None:
+    trace = make_jobs(Workload(jobs=80, load=0.0, spread=0.7), table(), np.array([8, 0, 64]), seed)
+    summary = simulate(trace, table(), {"v100": 8, "k80": 64}, Scenario(policy="makespan"))
+    assert summary.makespan_bound_seconds is not None
+    assert summary.makespan_seconds <= 1.3 * summary.makespan_bound_seconds
+
+
 def test_who_counts_more_is_done_earlier() -> None:
     trace = make_jobs(Workload(jobs=120, load=0.0, spread=0.5, weights=(1.0, 10.0)), table(), CAPACITY, 4)
     outcome, _ = play(trace, Completion())
@@ -177,6 +187,27 @@ def test_one_type_of_gpu_is_enough() -> None:
 def test_a_job_larger_than_any_type_is_refused() -> None:
     with pytest.raises(DoesNotFit, match="wide on 8 GPUs runs on none of v100, k80"):
         simulate(jobs([6], [100.0]), table(), {"v100": 4, "k80": 4}, Scenario())
+
+
+def test_a_gang_that_needs_all_fast_gpus_does_not_wait_for_one_long_job() -> None:
+    """In shares of a period the gang has seven eighths beside the long job; whole, it must have all."""
+    trace = jobs([0, 6], [2e6, 8e4], [0.0, 600.0])
+    slow = replace(table(), alone=table().alone * ([[1.0, 1.0, 1.0]] * 6 + [[1.0, 0.0, 0.0]] * 2))
+    simulator = Simulator(slow, CAPACITY, trace, Completion(), known(trace))
+    assert simulator.run().completed_seconds[1] < 10 * 3600
+
+
+def test_who_cannot_be_faster_is_not_decided_about_again() -> None:
+    outcome, _ = play(jobs([1, 1], [1e8, 2e8]), Completion())
+    assert outcome.decisions <= 4
+
+
+def test_a_long_queue_is_played_as_well_from_a_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = make_jobs(Workload(jobs=2500, load=0.0), table(), CAPACITY, 8)
+    short, _ = play(trace, Completion(long=0))
+    monkeypatch.setattr("tonnage.allocate.simulate.shortlist._SHORT", trace.size)
+    whole, _ = play(trace, Completion(long=0))
+    assert short.completed_seconds.mean() == pytest.approx(whole.completed_seconds.mean(), rel=0.02)
 
 
 def test_thousands_of_jobs_are_played_without_linear_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.allocate.linear import Shares
+from tonnage.allocate.pairing import Group, join
 from tonnage.allocate.queue import Columns, Queue
 from tonnage.allocate.speeds import Floats, Ints
 
 _MOST_SWEEPS = 20
 _CLOSE = 1e-3  # relative change of prices
-_ROUNDS = 8  # of joining: in each, those come together who are each other's best
 _GUESTS = 3  # for each that runs, so many of those that wait are looked at
 
 
@@ -114,17 +114,10 @@ class _Plan:
         alone = (self.gpus == gpus) & (self.partners < 0)
         hosts = np.flatnonzero(alone & (self.types == kind))
         guests = self._guests(np.flatnonzero(alone & (self.worth[:, kind] > 0)), kind, len(hosts))
-        gains = self._gains(guests, hosts, kind)
-        for _ in range(_ROUNDS):
-            gains[self.partners[guests] >= 0] = -np.inf
-            gains[:, self.partners[hosts] >= 0] = -np.inf
-            best = gains.argmax(axis=1)
-            mutual = gains.argmax(axis=0)[best] == np.arange(len(guests))
-            found = np.flatnonzero(mutual & (gains[np.arange(len(guests)), best] > 0))
-            if not len(found):
-                break
-            for guest, host in zip(guests[found].tolist(), hosts[best[found]].tolist(), strict=True):
-                self._pair(guest, host, kind)
+        table = self.queue.table
+        pairs = join(self._group(guests, kind), self._group(hosts, kind), table.alone[:, kind], table.paired[kind])
+        for guest, host in pairs:
+            self._pair(guest, host, kind)
 
     def _guests(self, tasks: Ints, kind: int, hosts: int) -> Ints:
         """All that run, and of those that wait the most valuable."""
@@ -133,21 +126,18 @@ class _Plan:
             waiting = waiting[np.argsort(-self.worth[waiting, kind], kind="stable")[: _GUESTS * hosts]]
         return np.concatenate([waiting, tasks[self.types[tasks] >= 0]])
 
-    def _gains(self, guests: Ints, hosts: Ints, kind: int) -> Floats:
-        """Guest, host: what the two are worth together, less what they are now; GPUs that become free count."""
-        paired, classes = self.queue.table.paired[kind], self.queue.classes
-        own = paired[np.ix_(classes[guests], classes[hosts])]
-        others = paired[np.ix_(classes[hosts], classes[guests])].T
-        rates = self.value[:, None] * self.queue.efficiency
-        runs = self.types[guests] >= 0
-        given_up = np.where(runs, self.surplus[guests, self.types[guests]].clip(0.0), 0.0)
-        together = own * rates[guests, kind, None] + others * rates[hosts, kind] - self.worth[hosts, kind]
-        together[(own == 0) | (guests[:, None] == hosts)] = -np.inf
-        return np.asarray(together - given_up[:, None])
+    def _group(self, tasks: Ints, kind: int) -> Group:
+        """Who leaves GPUs gives up what it gained there, but not their price."""
+        runs = self.types[tasks] >= 0
+        return Group(
+            tasks=tasks,
+            classes=self.queue.classes[tasks],
+            rates=self.value[tasks] * self.queue.efficiency[tasks, kind],
+            given_up=np.where(runs, self.surplus[tasks, self.types[tasks]].clip(0.0), 0.0),
+            partners=self.queue.partners[tasks],
+        )
 
     def _pair(self, guest: int, host: int, kind: int) -> None:
-        if self.partners[guest] >= 0 or self.partners[host] >= 0:
-            return
         if self.types[guest] >= 0:
             self.free[self.types[guest]] += self.gpus[guest]
         self.types[guest] = kind

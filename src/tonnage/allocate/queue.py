@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ _YOUNG_SECONDS = 600.0  # slowdowns of tasks that have only arrived say nothing
 _SLOWEST = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # without slots: what follows from its fields is kept
 class Queue:
     table: SpeedTable
     capacity: Ints  # GPUs of each type
@@ -24,6 +25,7 @@ class Queue:
     age_seconds: Floats  # since each arrived
     crowding: float  # the part of the GPUs wanted, by these and by others, that is not there
     places: Ints  # the type of GPU that each runs on; -1: it waits
+    partners: Ints  # the task that each shares its GPUs with; -1: none
     efficiency: Floats  # task, type: what is left of a period after moving there
 
     @property
@@ -35,28 +37,28 @@ class Queue:
         return replace(
             self, classes=self.classes[which], left_steps=self.left_steps[which], made_steps=self.made_steps[which],
             weights=self.weights[which], age_seconds=self.age_seconds[which], places=self.places[which],
-            efficiency=self.efficiency[which],
+            partners=numbers_among(self.partners[which], which), efficiency=self.efficiency[which],
         )  # fmt: skip
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         return self.table.gpus[self.classes]
 
-    @property
+    @cached_property
     def speeds(self) -> Floats:
         """Task, type."""
         return np.asarray(self.table.alone[self.classes] * self.efficiency)
 
-    @property
+    @cached_property
     def best_speeds(self) -> Floats:
         return np.asarray(self.speeds.max(axis=1))
 
-    @property
+    @cached_property
     def least_seconds(self) -> Floats:
         """Until each would end if it had the GPUs that suit it to itself."""
         return np.asarray(self.left_steps / self.best_speeds)
 
-    @property
+    @cached_property
     def slowdowns(self) -> Floats:
         """How much longer each has taken so far than on the GPUs that suit it."""
         needed = self.made_steps / self.best_speeds
@@ -69,8 +71,14 @@ def new_queue(table: SpeedTable, capacity: Ints, classes: Ints, steps: Floats) -
     return Queue(
         table=table, capacity=capacity, classes=classes, left_steps=steps, made_steps=np.zeros(count),
         weights=np.ones(count), age_seconds=np.zeros(count), crowding=0.0, places=np.full(count, -1),
-        efficiency=np.ones((count, len(capacity))),
+        partners=np.full(count, -1), efficiency=np.ones((count, len(capacity))),
     )  # fmt: skip
+
+
+def numbers_among(tasks: Ints, some: Ints) -> Ints:
+    """Where each of these is among some, which are sorted; -1: nowhere."""
+    place = np.searchsorted(some, tasks).clip(max=max(len(some) - 1, 0))
+    return np.where(some[place] == tasks, place, -1) if len(some) else np.full(len(tasks), -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,6 +115,12 @@ class Columns:
         """The same columns, where task n is called `which[n]`."""
         seconds = np.where(self.seconds >= 0, which[self.seconds], -1)
         return replace(self, firsts=which[self.firsts], seconds=seconds)
+
+    def by_task(self, amounts: Floats, tasks: int) -> Floats:
+        """Amounts of columns, added up for each task that is in them."""
+        second = self.seconds >= 0
+        total = np.bincount(self.firsts, amounts, tasks)
+        return np.asarray(total + np.bincount(self.seconds[second], amounts[second], tasks), dtype=float)
 
     def joined(self, other: Columns) -> Columns:
         return Columns(

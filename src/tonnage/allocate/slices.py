@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tonnage.allocate.linear import Shares
+from tonnage.allocate.rounding import in_order, place, rows_of, urgency
 from tonnage.allocate.speeds import Floats, Ints
 
 _NOTHING = 1e-6
+_TIGHT = 1e-4  # of a period
 _MOST_SLICES = 200
 
 
@@ -25,9 +27,15 @@ class Slice:
     columns: Ints
 
 
-def cut(shares: Shares, capacity: Ints, tasks: int, least_part: float = 0.0) -> list[Slice]:
-    """Slices that together give each column about its share. What would need shorter ones than allowed is left out."""
-    cutter = _Cutter(shares, capacity, tasks)
+def cut(
+    shares: Shares, capacity: Ints, tasks: int, least_part: float = 0.0, *, wide_first: bool = False
+) -> list[Slice]:
+    """Slices that together give each column about its share. What would need shorter ones than allowed is left out.
+
+    With `wide_first`, gangs that leave others no half of a type do not wait until they must run: later they find no room.
+    That costs the mean of all for an earlier end.
+    """
+    cutter = _Cutter(shares, capacity, tasks, wide_first)
     slices: list[Slice] = []
     while cutter.left > _NOTHING:
         chosen = cutter.choose()
@@ -40,35 +48,23 @@ def cut(shares: Shares, capacity: Ints, tasks: int, least_part: float = 0.0) -> 
 
 
 class _Cutter:
-    def __init__(self, shares: Shares, capacity: Ints, tasks: int) -> None:
+    def __init__(self, shares: Shares, capacity: Ints, tasks: int, wide_first: bool) -> None:
         self.columns, self.capacity, self.tasks = shares.columns, capacity, tasks
+        self.wide = wide_first & (2 * self.columns.gpus > capacity[self.columns.types])
+        self.rows = rows_of(shares.columns)
         self.rest = shares.shares.copy()
         self.left = 1.0
 
     def owed(self) -> Floats:
         """Of each task: the part of the period in which it still has to run."""
-        second = self.columns.seconds >= 0
-        owed = np.bincount(self.columns.firsts, self.rest, self.tasks)
-        return np.asarray(owed + np.bincount(self.columns.seconds[second], self.rest[second], self.tasks), dtype=float)
+        return self.columns.by_task(self.rest, self.tasks)
 
     def choose(self) -> Ints:
-        """Those with the least time to lose first, as long as GPUs are free."""
-        owed = self.owed()
-        partner = np.where(self.columns.seconds >= 0, owed[self.columns.seconds], 0.0)
-        urgency = np.maximum(owed[self.columns.firsts], partner)
-        usable = np.flatnonzero(self.rest > _NOTHING)
-        order = usable[np.lexsort((-self.rest[usable], -self.columns.gpus[usable], -np.round(urgency[usable], 4)))]
-        free = self.capacity.copy()
-        running: set[int] = set()
-        chosen: list[int] = []
-        for number in order:
-            kind, gpus = self.columns.types[number], self.columns.gpus[number]
-            both = {int(self.columns.firsts[number]), int(self.columns.seconds[number])} - {-1}
-            if gpus <= free[kind] and not both & running:
-                free[kind] -= gpus
-                running |= both
-                chosen.append(int(number))
-        return np.array(chosen, dtype=np.int64)
+        """First who has no time to lose, then wide gangs, then who has least, as long as GPUs are free."""
+        order = in_order(self.columns, self.rest, self.tasks)
+        late = urgency(self.columns, self.rest, self.tasks)[order] >= self.left - _TIGHT
+        order = order[np.lexsort((~self.wide[order], ~late))]
+        return np.array(place(self.rows, order.tolist(), self.capacity), dtype=np.int64)
 
     def length(self, chosen: Ints) -> float:
         """Until one of these has had its share, or one that waits has no time to lose."""

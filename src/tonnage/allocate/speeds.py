@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ class TaskClass:
     gpus: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # without slots: what is asked at each event is kept
 class SpeedTable:
     """Steps a second. Zero: it does not run there; in pairs, they do not run together."""
 
@@ -31,12 +32,12 @@ class SpeedTable:
     alone: Floats  # class, type
     paired: Floats  # type, class, class: of the first beside the second
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         """Of each class."""
         return np.array([each.gpus for each in self.classes], dtype=np.int64)
 
-    @property
+    @cached_property
     def best(self) -> Floats:
         """Of each class, on the type that suits it."""
         return np.asarray(self.alone.max(axis=1))

@@ -37,6 +37,9 @@ class Machines:
     def free(self) -> Ints:
         return np.asarray(self.capacity - np.rint(self._used), dtype=np.int64)
 
+    def all_at_best(self) -> bool:
+        return bool((self.speeds >= self.table.best[self.jobs.classes[self.running]]).all())
+
     def switch(self, active: Ints, columns: Columns) -> None:
         """From now on these columns run, whose tasks are numbered among `active`."""
         second = columns.seconds >= 0

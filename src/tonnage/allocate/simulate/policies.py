@@ -14,11 +14,14 @@ import numpy as np
 from tonnage.allocate.linear import Promises, Shares, most_even, most_valuable
 from tonnage.allocate.priced import most_valuable_whole
 from tonnage.allocate.queue import Columns, Queue
+from tonnage.allocate.rounding import rounded
 from tonnage.allocate.speeds import Floats, Ints
 
 _LONG = 400  # tasks; what is longer is not for linear programs
 _MANY_JOBS = 2000  # in a trace: a linear program at each event would take too long
 _LONG_SECONDS = 300.0  # between decisions on long queues
+_CROWD = 4.0  # where all GPUs are wanted so many times, decisions become rarer
+_RAREST = 12.0  # times as rare as usual
 _LEAST_SECONDS = 10.0  # who needs less counts as needing so much: solvers need numbers of like size
 _REVISED = 0.05  # of a plan for all that is left must be played before it is made anew
 _REVISED_SECONDS = 60.0
@@ -41,6 +44,7 @@ class Decision:
     shares: Shares
     seconds: float
     sliced: bool = False
+    wide_first: bool = False  # in slices: gangs that fill a type
     least_seconds: float = 0.0  # until the next decision
 
     def least_part(self, restart_seconds: float) -> float:
@@ -59,7 +63,12 @@ class Policy(Protocol):
 
 
 def _decide_whole(queue: Queue, value: Floats, seconds: float) -> Decision:
-    return Decision(shares=most_valuable_whole(queue, value), seconds=seconds, least_seconds=_LONG_SECONDS)
+    """The longer all must wait, the less it matters when it is decided anew."""
+    times_wanted = 1.0 / (1.0 - queue.crowding)
+    least_seconds = _LONG_SECONDS * min(max(times_wanted / _CROWD, 1.0), _RAREST)
+    return Decision(
+        shares=most_valuable_whole(queue, value), seconds=max(seconds, least_seconds), least_seconds=least_seconds
+    )
 
 
 class Completion:
@@ -91,7 +100,10 @@ class Completion:
     def decide(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Decision:
         if queue.size > self.long:
             return _decide_whole(queue, self.value(queue), self.period_seconds)
-        shares = most_valuable(queue, self.value(queue), self._promises(queue, now_seconds, arrival_seconds))
+        value, promises = self.value(queue), self._promises(queue, now_seconds, arrival_seconds)
+        shares = most_valuable(queue, value, promises)
+        if promises is None:  # rounding knows what columns are worth, not what was promised
+            shares = rounded(queue, value, shares)
         return Decision(shares=shares, seconds=self.period_seconds)
 
     def _promises(self, queue: Queue, now_seconds: float, arrival_seconds: float) -> Promises | None:
@@ -123,9 +135,8 @@ class Makespan:
             return _decide_whole(queue, queue.gpus / queue.best_speeds * (1.0 + urgency), _LONG_SECONDS)
         shares = most_even(queue, 1.0 / queue.left_steps)
         seconds = 1.0 / shares.value
-        return Decision(
-            shares=shares, seconds=seconds, sliced=True, least_seconds=max(_REVISED * seconds, _REVISED_SECONDS)
-        )
+        least_seconds = max(_REVISED * seconds, _REVISED_SECONDS)
+        return Decision(shares=shares, seconds=seconds, sliced=True, wide_first=True, least_seconds=least_seconds)
 
 
 class Fairness:

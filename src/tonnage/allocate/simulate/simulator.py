@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tonnage.allocate.queue import Columns, Queue
+from tonnage.allocate.queue import Columns, Queue, numbers_among
 from tonnage.allocate.simulate.jobs import Belief, Jobs
 from tonnage.allocate.simulate.machines import Machines
 from tonnage.allocate.simulate.policies import Policy
+from tonnage.allocate.simulate.shortlist import Shortlist, most_valuable_tasks
 from tonnage.allocate.slices import cut
 from tonnage.allocate.speeds import Floats, Ints, SpeedTable
 
@@ -53,8 +54,8 @@ class Simulator:
         self.completed = np.full(jobs.size, np.nan)
         self.decisions = 0
         self.solver_seconds = 0.0
-        self._arrived = 0
-        self._active: Ints = np.empty(0, dtype=np.int64)
+        self._arrived = self._ended = 0
+        self._shortlist = Shortlist()
         self._spares: Ints = np.empty(0, dtype=np.int64)  # who waits and may fill free GPUs
         self._slices: deque[tuple[float, Ints, Columns]] = deque()
         self._pending = False  # something happened since the last decision
@@ -63,15 +64,15 @@ class Simulator:
 
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Outcome:
         changed = False
-        while self._arrived < self.jobs.size or len(self._active):
+        while self._ended < self.jobs.size:
             changed = self._receive() or changed
             self._pending |= changed
-            if not len(self._active):
+            if self._arrived == self._ended:
                 self._pass(float(self.jobs.arrival_seconds[self._arrived]) - self.now)
             else:
                 self._act(changed)
                 changed = self._play()
-            progress(self._arrived - len(self._active))
+            progress(self._ended)
         return Outcome(
             completed_seconds=self.completed,
             contention=self._demand.contention,
@@ -88,7 +89,8 @@ class Simulator:
         if until == self._arrived:
             return False
         new = np.arange(self._arrived, until)
-        self._active, self._spares = np.concatenate([self._active, new]), np.concatenate([self._spares, new])
+        self._shortlist.add(new)
+        self._spares = np.concatenate([self._spares, new])
         self._arrived, self.last_arrival = until, self.now
         self._demand.begin(new)
         return True
@@ -102,11 +104,14 @@ class Simulator:
         self.solver_seconds += self.clock() - began
 
     def _decide(self) -> None:
-        active, queue = self._active, self._queue(self._active)
+        self._shortlist.update(~np.isnan(self.completed), self._look)
+        active = self._shortlist.jobs
+        queue = self._queue(active)
         decision = self.policy.decide(queue, self.now, self.last_arrival)
         least_seconds = _LEAST_RESTARTS * self.restart_seconds
         period_seconds = max(decision.seconds, least_seconds)
-        slices = cut(decision.shares, self.capacity, len(active), decision.least_part(self.restart_seconds))
+        least_part = decision.least_part(self.restart_seconds)
+        slices = cut(decision.shares, self.capacity, len(active), least_part, wide_first=decision.wide_first)
         end = self.now
         self._slices.clear()
         for piece in slices:
@@ -118,6 +123,17 @@ class Simulator:
         self._begin_slice()
         self._choose_spares(queue)
         self._fill()
+        if len(self.machines.running) == self._arrived - self._ended and self.machines.all_at_best():
+            self._let_be()
+
+    def _let_be(self) -> None:
+        """Nothing is better until somebody comes or goes."""
+        _, active, columns = self._slices[0]
+        self._slices = deque([(np.inf, active, columns)])
+
+    def _look(self, jobs: Ints) -> Ints:
+        queue = self._queue(jobs)
+        return most_valuable_tasks(queue, self.policy.value(queue))
 
     def _begin_slice(self) -> None:
         _, active, columns = self._slices[0]
@@ -125,25 +141,29 @@ class Simulator:
 
     def _choose_spares(self, queue: Queue) -> None:
         """Of those that wait, the most valuable by GPU."""
-        waiting = np.flatnonzero(self.machines.place[self._active] < 0)
+        jobs = self._shortlist.jobs
+        waiting = np.flatnonzero(self.machines.place[jobs] < 0)
         if len(waiting) > _SPARES:
             density = (self.policy.value(queue) * queue.best_speeds / queue.gpus)[waiting]
             waiting = np.sort(waiting[np.argsort(-density, kind="stable")[:_SPARES]])
-        self._spares = self._active[waiting]
+        self._spares = jobs[waiting]
 
     def _fill(self) -> None:
         """Free GPUs go to those who wait, the most valuable first, until the next decision."""
         free = self.machines.free()
-        spares = self._spares[(self.machines.place[self._spares] < 0) & np.isnan(self.completed[self._spares])]
-        if not free.any() or not len(spares):
+        spares = self._spares[self.machines.gpus[self._spares] <= free.max()]
+        spares = spares[(self.machines.place[spares] < 0) & np.isnan(self.completed[spares])]
+        if not len(spares):
             return
         queue = self._queue(spares)
         worth = queue.speeds * (self.policy.value(queue) / queue.gpus)[:, None]
+        room = (worth > 0) & (queue.gpus[:, None] <= free)
+        order = np.argsort(-worth.max(axis=1), kind="stable")
         chosen: list[tuple[int, int]] = []
-        for number in np.argsort(-worth.max(axis=1), kind="stable").tolist():
-            room = np.where(free >= queue.gpus[number], worth[number], 0.0)
-            if room.any():
-                kind = int(room.argmax())
+        for number in order[room[order].any(axis=1)].tolist():
+            fits = np.where(queue.gpus[number] <= free, worth[number], 0.0)
+            if fits.any():
+                kind = int(fits.argmax())
                 free[kind] -= queue.gpus[number]
                 chosen.append((number, kind))
             if not free.any():
@@ -167,6 +187,7 @@ class Simulator:
             age_seconds=self.now - self.jobs.arrival_seconds[which],
             crowding=self._demand.crowding,
             places=machines.place[which],
+            partners=numbers_among(machines.partner[which], which),
             efficiency=np.where(kept, 1.0, moved),
         )
 
@@ -182,7 +203,7 @@ class Simulator:
             self._slices.popleft()
             if self._slices:
                 self._begin_slice()
-                self._spares = self._active
+                self._spares = self._shortlist.jobs
                 self._fill()
         return bool(len(ended))
 
@@ -193,7 +214,7 @@ class Simulator:
         if len(ended):
             self.completed[ended] = self.now
             self._demand.end(ended, self.now - self.jobs.arrival_seconds[ended])
-            self._active = self._active[np.isnan(self.completed[self._active])]
+            self._ended += len(ended)
         return ended
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import json
-from math import isfinite
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +16,8 @@ from tonnage.allocate.speeds import SpeedTable, TaskClass
 from tonnage.errors import InvalidFile
 
 _ALONE = "null"
+_MOST_GPUS = 10**6  # of one class
+_MOST_STEPS = 1e15  # a second: what is beyond loses its unit in floating point
 _SHAPE = "an object: type of GPU, class, speeds"
 
 
@@ -73,6 +74,8 @@ class _Reader:
             return json.loads(self.text)
         except json.JSONDecodeError as error:
             raise InvalidFile(f"{self.source}:{error.lineno}: not JSON: {error.msg}") from None
+        except ValueError:
+            raise InvalidFile(f"{self.source}: a number has too many digits") from None
         except RecursionError:
             raise InvalidFile(f"{self.source}: too deeply nested; it must be {_SHAPE}") from None
 
@@ -86,14 +89,14 @@ class _Reader:
             words, gpus = ast.literal_eval(name)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             words, gpus = None, None
-        if not isinstance(words, str) or type(gpus) is not int or gpus < 1:
+        if not isinstance(words, str) or type(gpus) is not int or not 1 <= gpus <= _MOST_GPUS:
             self._refuse("a class must look like ('name', GPUs)", name)
         return TaskClass(name=words, gpus=gpus)
 
     def _speed(self, value: object, *path: str) -> float:
-        if type(value) not in (int, float) or not isfinite(value) or value < 0:  # type: ignore[operator, arg-type]
-            self._refuse(f"steps a second must be a number from 0, not {value!r}", *path)
-        return float(value)  # type: ignore[arg-type]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MOST_STEPS:  # nor is NaN
+            self._refuse(f"steps a second must be a number from 0 to {_MOST_STEPS:.0e}, not {value!r}", *path)
+        return float(value)
 
     def _refuse(self, problem: str, *path: str) -> NoReturn:
         field = ", ".join(path)

@@ -18,6 +18,9 @@ from tonnage.hardware.catalogue import nearest
 
 _FIELDS = 10
 _TYPE, _STEPS, _GPUS, _WEIGHT, _ARRIVAL = 0, 5, 6, 7, 9
+_MOST_GPUS_DIGITS = 7
+_MOST_YEARS = 30.0  # of one job alone on the GPUs that suit it: nobody means more, and each half hour of it is played
+_YEAR_SECONDS = 365.0 * 86400.0
 _MOST = 1e15  # of anything: steps and seconds beyond it lose their unit in floating point
 
 
@@ -43,6 +46,7 @@ def parse_trace(lines: Iterable[str], source: str, table: SpeedTable) -> Jobs:
 class _Reader:
     def __init__(self, table: SpeedTable) -> None:
         self.numbers = {(each.name, str(each.gpus)): number for number, each in enumerate(table.classes)}
+        self.most_steps = [_MOST_YEARS * _YEAR_SECONDS * best or _MOST for best in table.best.tolist()]
         self.classes, self.steps, self.weights, self.arrivals = array("q"), array("d"), array("d"), array("d")
 
     def read(self, line: str) -> None:
@@ -52,8 +56,9 @@ class _Reader:
                 return
             raise _Bad(f"{len(fields)} fields, not {_FIELDS} with tabs between")
         number = self.numbers.get((fields[_TYPE], fields[_GPUS]))
-        self.classes.append(self._class(fields) if number is None else number)
-        self.steps.append(_positive(fields[_STEPS], "steps"))
+        number = self._class(fields) if number is None else number
+        self.classes.append(number)
+        self.steps.append(self._steps(fields, number))
         self.weights.append(_positive(fields[_WEIGHT], "the weight"))
         self.arrivals.append(_number(fields[_ARRIVAL], "the arrival"))
 
@@ -64,6 +69,12 @@ class _Reader:
         if number is None:
             raise self._unknown(name, gpus)
         return number
+
+    def _steps(self, fields: list[str], number: int) -> float:
+        steps = _positive(fields[_STEPS], "steps")
+        if steps > self.most_steps[number]:
+            raise _Bad(f"{fields[_STEPS]} steps take more than {_MOST_YEARS:.0f} years on the GPUs that suit it best")
+        return steps
 
     def _unknown(self, name: str, gpus: int) -> Exception:
         scales = sorted(int(scale) for known, scale in self.numbers if known == name)
@@ -102,6 +113,6 @@ def _positive(text: str, what: str) -> float:
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise _Bad(f"GPUs must be a whole number from 1, not {text!r}")
+    if not text.strip().isdecimal() or len(text) > _MOST_GPUS_DIGITS or int(text) < 1:
+        raise _Bad(f"GPUs must be a whole number from 1, not {text[:20]!r}")
     return int(text)
