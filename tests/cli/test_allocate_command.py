@@ -149,3 +149,11 @@ def test_missing_files_and_unknown_objectives_are_told(folder: Path) -> None:
     assert run(folder, "--objective", "speed").returncode == 2
     (folder / "tasks.yaml").unlink()
     assert run(folder).returncode == 4
+
+
+def test_tasks_are_played_as_they_come(folder: Path) -> None:
+    found = answer(folder, "--simulate", "--objective", "completion")
+    assert (found["policy"], found["jobs"], found["unplaced"]) == ("completion", 5, [])
+    assert found["makespan_seconds"] >= 3600
+    assert "p99" in run(folder, "--simulate").stdout
+    assert run(folder, "--simulate", "--html", "plan.html").returncode == 2

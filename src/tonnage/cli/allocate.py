@@ -29,6 +29,10 @@ def allocate_command(
         ),
     ] = "makespan",
     seconds: Annotated[float, typer.Option(help="Look for better plans for so long.", min=0)] = 10.0,
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="Play the tasks as they come, by a scheduler that sees only who is there."),
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Write a page with the plan that any browser can show.")] = None,
     engine: Annotated[
         str, typer.Option("--engine", "-e", help="Where it shall run: slurm, ray, kubernetes, podman, docker or local.")
@@ -53,13 +57,17 @@ def allocate_command(
     from tonnage.allocate.tasks_file import read_tasks
     from tonnage.cli.allocate_notes import print_notes
     from tonnage.cli.allocate_run import carry_out, fit, target_of
+    from tonnage.cli.allocate_simulate import print_simulation
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
     from tonnage.errors import UsageError
     from tonnage.planning import plan_for, problem_of
     from tonnage.planning.live import LiveTasks
+    from tonnage.planning.making import objective_of
 
     check_folder(html)
+    if simulate and (why or html or engine):
+        raise UsageError("--simulate plays tasks and makes no plan", "leave out --why, --html and --engine")
     if why and (submit or watch):
         raise UsageError("--why explains a plan and runs nothing", "leave out --submit and --watch")
     target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
@@ -72,6 +80,9 @@ def allocate_command(
             find_task(problem, why)  # before a plan is looked for
         if target is not None:
             problem = fit(problem, file, target)
+    if simulate:
+        return 0 if print_simulation(problem, objective_of(objective), as_json=as_json) else EXIT_UNPLACED
+    with progress() as say:
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
     print_notes(problem, plan)
     if html is not None:

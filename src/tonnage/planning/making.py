@@ -53,7 +53,7 @@ def plan_for(
     began = time.monotonic()
     progress("looking for a good plan")
     plan = allocate_tasks(
-        problem, _objective(objective), smallest=smallest or {}, keep_going=lambda: time.monotonic() - began < seconds
+        problem, objective_of(objective), smallest=smallest or {}, keep_going=lambda: time.monotonic() - began < seconds
     )
     return replace(plan, solver_seconds=time.monotonic() - began)
 
@@ -74,7 +74,7 @@ def problem_of(
     return with_measured(problem, file), _smallest(file, reports, devices)
 
 
-def _objective(name: str) -> Objective:
+def objective_of(name: str) -> Objective:
     try:
         return Objective(name)
     except ValueError:
