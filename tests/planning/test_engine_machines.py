@@ -15,12 +15,12 @@ from slurm_rig import NODES, SlurmRig, slurm, slurm_rig
 from tonnage.allocate.problem import Device, Problem, Profile, Task
 from tonnage.engines.base import EngineOptions, NodeInventory
 from tonnage.engines.fake import FakeEngine
-from tonnage.engines.local import LocalEngine
 from tonnage.engines.slurm import SlurmEngine
 from tonnage.engines.slurm_script import SlurmOptions
 from tonnage.errors import DoesNotFit, NotFound, TonnageError, UsageError
+from tonnage.hardware.fake_nvml import FakeDevice, FakeNvml
 from tonnage.planning.fitting import sharing_as_possible
-from tonnage.planning.inventory import cluster_of
+from tonnage.planning.inventory import cluster_of, this_machine
 
 __all__ = ["slurm", "slurm_rig"]
 
@@ -57,7 +57,7 @@ def test_a_cluster_is_made_of_the_nodes_that_are_up_and_have_gpus() -> None:
 @pytest.mark.parametrize(
     ("engine", "error", "message", "hint"),
     [
-        (LocalEngine(), UsageError, "local does not tell which machines it has", "describe the machines: --cluster"),
+        (FakeEngine(), UsageError, "fake does not tell which machines it has", "describe the machines: --cluster"),
         (Telling(), DoesNotFit, "fake has no node with GPUs that takes jobs", "describe the machines: --cluster"),
         (Telling(nodes=(NODE,)), NotFound, "calls h200 are none of the catalogue", "--option gpu_types='GPU=h200', or"),
         (
@@ -74,6 +74,14 @@ def test_what_cannot_be_told_is_one_sentence_with_a_hint(
     with pytest.raises(error, match=message) as caught:
         cluster_of(engine, EngineOptions())
     assert hint in caught.value.hint
+
+
+def test_this_machine_is_told_by_its_driver() -> None:
+    devices = [FakeDevice(), FakeDevice(name="NVIDIA L4", total_bytes=23034 << 20)]
+    cluster = this_machine(FakeNvml(devices))
+    assert [(place, gpu.name) for place, gpu in cluster.gpus()] == [("here/gpu0", "H200"), ("here/gpu1", "L4")]
+    with pytest.raises(NotFound, match="the catalogue has no Nobody's"):
+        this_machine(FakeNvml([FakeDevice(name="Nobody's")]))
 
 
 # -- a real Slurm --------------------------------------------------------------------------------------------------------

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from tonnage.engines.base import Engine, EngineOptions, HasInventory, NodeInventory
+import os
+
+from tonnage.engines.base import Engine, EngineOptions, HasInventory, HoldsGpus, NodeInventory
 from tonnage.errors import DoesNotFit, NotFound, UsageError
 from tonnage.hardware.catalogue import find_gpu
 from tonnage.hardware.cluster import Cluster, Node
 from tonnage.hardware.gpu import Gpu
+from tonnage.hardware.probe import Nvml, probe
 
+_HERE = "here"
 _HINT = "describe the machines: --cluster cluster.yaml"
 
 
 def cluster_of(engine: Engine, options: EngineOptions) -> Cluster:
     """Its nodes that are up and have GPUs. How these are linked no engine tells."""
+    if isinstance(engine, HoldsGpus):
+        return this_machine()
     if not isinstance(engine, HasInventory):
         raise UsageError(f"{engine.name} does not tell which machines it has", _HINT)
     there = [node for node in engine.inventory(options) if node.is_up and node.gpus]
@@ -21,6 +27,21 @@ def cluster_of(engine: Engine, options: EngineOptions) -> Cluster:
     names = sorted({name for node in there for name in node.gpus})
     models = {name: _model(engine, name, options) for name in names}
     return Cluster(name=engine.name, nodes=tuple(_node(node, models) for node in there))
+
+
+def this_machine(nvml: Nvml | None = None) -> Cluster:
+    """Its GPUs, as the driver tells them."""
+    gpus = probe(nvml).gpus
+    if unknown := [each.name for each in gpus if each.gpu is None]:
+        raise NotFound(f"the catalogue has no {unknown[0]}", _HINT)
+    node = Node(
+        name=_HERE,
+        group=_HERE,
+        cpu_cores=os.cpu_count() or 1,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=tuple(each.gpu for each in gpus if each.gpu is not None),
+    )
+    return Cluster(name=_HERE, nodes=(node,))
 
 
 def _node(node: NodeInventory, models: dict[str, Gpu]) -> Node:
