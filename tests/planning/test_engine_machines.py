@@ -194,7 +194,6 @@ def test_a_cluster_that_is_not_there_is_exit_5_and_leaves_nothing(folder: Path, 
         (["--engine", "slurm", "--image", "x"], 2, "error: slurm processes have no image\nhint: "),
         (["--watch"], 2, "error: --watch needs an engine\nhint: name one: --engine slurm\n"),
         ([], 2, "error: which GPUs there are is not said\nhint: name a file, --cluster cluster.yaml, or an engine\n"),
-        (["--engine", "local"], 2, "error: local does not tell which machines it has\nhint: describe the machines: "),
     ],
 )
 def test_bad_words_are_one_sentence_and_a_hint(folder: Path, arguments: list[str], code: int, words: str) -> None:
