@@ -1,12 +1,11 @@
 """`tonnage allocate` as a command."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from allocating import run, write
 
 CLUSTER = """
 nodes:
@@ -22,14 +21,7 @@ tasks:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    (tmp_path / "tasks.yaml").write_text(TASKS)
-    return tmp_path
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", "allocate", "tasks.yaml", "--cluster", "cluster.yaml", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return write(tmp_path, cluster=CLUSTER, tasks=TASKS)
 
 
 def answer(folder: Path, *arguments: str) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """`tonnage allocate --why`, and what is noted beside a plan."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from allocating import run, write
 
 CLUSTER = """
 nodes:
@@ -21,14 +20,7 @@ tasks:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    (tmp_path / "tasks.yaml").write_text(TASKS)
-    return tmp_path
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", "allocate", "tasks.yaml", "--cluster", "cluster.yaml", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return write(tmp_path, cluster=CLUSTER, tasks=TASKS)
 
 
 def test_the_alternatives_of_a_task_are_one_document(folder: Path) -> None:

@@ -25,7 +25,7 @@ _MOST_PAIRED = 300
 
 class Areas:
     def __init__(self, problem: Problem, tasks: Sequence[Task]) -> None:
-        self.problem, self.tasks, self._company = problem, tuple(tasks), Company(problem)
+        self.problem, self._company = problem, Company(problem)
         kinds = kinds_of(tasks)
         self._kind = {task.name: int(number) for task, number in zip(tasks, kinds.numbers, strict=True)}
         work = np.array([[_finite(task.seconds_on(gpu)) for gpu in problem.models] for task in tasks])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from itertools import chain
 
 from tonnage.allocate.company import Company
 from tonnage.allocate.objectives import Objective, covered_seconds, lateness, own_seconds
@@ -31,7 +31,7 @@ class Played:
 class Lanes:
     def __init__(self, company: Company, objective: Objective, tasks: Sequence[Task]) -> None:
         """All lanes are empty."""
-        self.company, self.problem, self.objective = company, company.problem, objective
+        self.problem, self.objective = company.problem, objective
         self.seats = [Seat(company, device) for device in self.problem.devices]
         self.before = [Played() for _ in self.seats]
         self.orders: list[list[Task]] = [[] for _ in self.seats]
@@ -56,7 +56,7 @@ class Lanes:
         gpu = self.problem.devices[lane].gpu
         longest = sorted(order, key=lambda task: -task.seconds_on(gpu))
         busiest = sorted(order, key=lambda task: -task.profiles[gpu].busy)
-        mixed = [task for pair in zip_longest(busiest, reversed(busiest)) for task in pair][: len(order)]
+        mixed = [task for pair in zip(busiest, reversed(busiest), strict=True) for task in pair][: len(order)]
         self.set(lane, min((order, longest, mixed), key=lambda each: self.cost(lane, each)))
 
     def play(self, lane: int, order: Iterable[Task]) -> Played:

@@ -54,22 +54,21 @@ def allocate_command(
     rest is planned, and the exit code is 3.
     """
     from tonnage.allocate.alternatives import find_task
+    from tonnage.allocate.page import render_page
     from tonnage.allocate.tasks_file import read_tasks
     from tonnage.cli.allocate_notes import print_notes
     from tonnage.cli.allocate_run import carry_out, fit, target_of
     from tonnage.cli.allocate_simulate import print_simulation
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
-    from tonnage.errors import UsageError
     from tonnage.planning import plan_for, problem_of
     from tonnage.planning.live import LiveTasks
     from tonnage.planning.making import objective_of
 
     check_folder(html)
-    if simulate and (why or html or engine):
-        raise UsageError("--simulate plays tasks and makes no plan", "leave out --why, --html and --engine")
-    if why and (submit or watch):
-        raise UsageError("--why explains a plan and runs nothing", "leave out --submit and --watch")
+    _refuse_contradictions(
+        plays=simulate, explains=bool(why), shows=html is not None or bool(engine), runs=submit or watch
+    )
     target = target_of(engine, option or [], run=run, image=image, submit=submit, watch=watch)
     live = LiveTasks(tasks)  # before it is read: a change from now on is seen
     file = read_tasks(tasks)
@@ -86,13 +85,20 @@ def allocate_command(
         plan = plan_for(problem, objective, smallest=smallest, seconds=seconds, progress=say)
     print_notes(problem, plan)
     if html is not None:
-        from tonnage.allocate.page import render_page
-
         html.write_text(render_page(problem, plan))
     if target is not None and not why:
         return carry_out(problem, plan, file, target, live, machines, as_json=as_json)
     _print(problem, plan, why, as_json)
     return EXIT_UNPLACED if plan.unplaced else 0
+
+
+def _refuse_contradictions(*, plays: bool, explains: bool, shows: bool, runs: bool) -> None:
+    from tonnage.errors import UsageError
+
+    if plays and (explains or shows):
+        raise UsageError("--simulate plays tasks and makes no plan", "leave out --why, --html and --engine")
+    if explains and runs:
+        raise UsageError("--why explains a plan and runs nothing", "leave out --submit and --watch")
 
 
 def _machines(path: Path | None, target: Target | None) -> Cluster:
