@@ -11,13 +11,14 @@ import pytest
 from tonnage.allocate.problem import Device
 from tonnage.allocate.tasks_file import read_tasks
 from tonnage.allocate.tasks_models import TasksFile
-from tonnage.engines.base import EngineOptions, Job, JobId, NodeInventory
+from tonnage.engines.base import EngineOptions, Job, JobId, JobState, JobStatus, NodeInventory
 from tonnage.engines.deploying import Deployments
 from tonnage.engines.fake import FakeEngine, FakeRun
 from tonnage.errors import Unreachable, UsageError
 from tonnage.planning import plan_for, problem_of
 from tonnage.planning.fitting import pinned_as_submitted
 from tonnage.planning.orders import Order, job_name, orders_of, run_name
+from tonnage.planning.replanning import Away, plan_anew
 from tonnage.planning.running import Run
 from tonnage.planning.watching import Watch
 
@@ -314,3 +315,19 @@ def test_a_task_that_fits_on_no_node_that_is_left_is_given_up(tmp_path: Path) ->
 def test_a_task_without_anything_to_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a has speeds and nothing that could be run"):
         made(tmp_path, read(tmp_path, "tasks:\n  - {name: a, speeds: {T4: 1}, steps: 10}\n"))
+
+
+@pytest.mark.parametrize(("checkpoint", "left_seconds"), [("", 1000.0), ("checkpoint: 100s, ", 600.0)])
+def test_what_was_written_before_a_node_was_lost_is_not_done_again(
+    tmp_path: Path, checkpoint: str, left_seconds: float
+) -> None:
+    """450 seconds after its start of 20 seconds: four checkpoints, and all that came later is done again."""
+    words = f"{{name: a, speeds: {{T4: 1}}, steps: 1000, start: 20s, {checkpoint}command: [run]}}"
+    watch = made(tmp_path, read(tmp_path, f"tasks: [{words}]"))
+    (name,) = watch.run.tasks
+    each = watch.run.tasks[name]
+    watch.run.tasks[name] = replace(each, status=JobStatus(state=JobState.RUNNING, started_at=1000.0))
+    node = each.order.places[0].rpartition("/")[0]
+    away = Away(closed=frozenset({node}), lost=frozenset({node}))
+    plan = plan_anew(watch.problem, "makespan", watch.run, now_seconds=1470.0, away=away)
+    assert plan.value == pytest.approx(20.0 + left_seconds)
