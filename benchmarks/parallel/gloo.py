@@ -2,7 +2,7 @@
 
     python gloo.py [--ranks 2,3,4] [--mbit 200,400] [--repeats 5]         as root; some minutes
 
-Each rank is a process in a network namespace of its own (see `namespaces.py`) and uses torch.distributed with gloo. The
+Each rank is a process in a network namespace of its own (see `tonnage.stages.namespaces`) and uses torch.distributed with gloo. The
 rate and the latency of one link are measured first and given to the model; everything else is predicted. The rows go to
 results/gloo-DATE.jsonl. The network's layers wait instead of computing, as a processor does for a GPU: ranks that share a
 few cores would otherwise measure each other. Gloo is not NCCL: this checks the ring's formula, the buckets and the overlap,
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from namespaces import INTERFACE, address, hosts
 
 from tonnage.estimate.collectives import all_reduce
 from tonnage.estimate.communication import gloo
 from tonnage.estimate.data_parallel import data_parallel
 from tonnage.estimate.parallel import Gradient, ParallelOptions, Timeline
 from tonnage.estimate.topology import Fabric, Topology
+from tonnage.stages.namespaces import INTERFACE, switched_hosts
 from tonnage.units import MIB, format_bytes
 
 HERE = Path(__file__).parent
@@ -62,14 +62,15 @@ def main() -> None:
 
 def measure(ranks: int, rate_bits_second: int, repeats: int) -> dict[str, Any]:
     """Run all ranks and read what rank 0 wrote."""
-    with tempfile.TemporaryDirectory() as folder, hosts(ranks, rate_bits_second) as names:
+    rates = {f"rank-{rank}": rate_bits_second for rank in range(ranks)}
+    with tempfile.TemporaryDirectory() as folder, switched_hosts(rates) as rig:
         output = Path(folder) / "found.json"
         command = [sys.executable, str(HERE / "rank.py"), "--ranks", str(ranks), "--repeats", str(repeats)]
-        command += ["--meet", f"tcp://{address(0)}:{PORT}", "--output", str(output)]
+        command += ["--meet", f"tcp://{rig.addresses['rank-0']}:{PORT}", "--output", str(output)]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": INTERFACE, "OMP_NUM_THREADS": "1"}
         processes = [
-            subprocess.Popen(["ip", "netns", "exec", name, *command, "--rank", str(rank)], env=environment)
-            for rank, name in enumerate(names)
+            subprocess.Popen([*rig.prefix(name), *command, "--rank", str(rank)], env=environment)
+            for rank, name in enumerate(rates)
         ]
         try:
             codes = [process.wait(LIMIT_SECONDS) for process in processes]

@@ -3,13 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["allocate", "configure", "deploy", "estimate", "profile", "recommend"]
+__all__ = ["allocate", "configure", "deploy", "estimate", "profile", "recommend", "split"]
 
 if TYPE_CHECKING:
     from tonnage.api import estimate, profile, recommend
     from tonnage.planning import allocate
     from tonnage.service.configuring import configure
     from tonnage.service.deployed import deploy
+    from tonnage.stages.splitting import split
 
 
 def __dir__() -> list[str]:

@@ -16,6 +16,7 @@ _HOMES = {
     "profile": "tonnage.api",
     "recommend": "tonnage.api",
     "allocate": "tonnage.planning",
+    "split": "tonnage.stages.splitting",
     "configure": "tonnage.service.configuring",
     "deploy": "tonnage.service.deployed",
 }

@@ -6,6 +6,7 @@ import pytest
 
 from tonnage.errors import NotFound
 from tonnage.hardware import Cluster, read_cluster
+from tonnage.hardware.addresses import split_address
 from tonnage.units import GIB
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.yaml"
@@ -106,3 +107,54 @@ nodes:
   - {<<: *box, name: b}
 """
     assert [node.cpu_cores for node in cluster_of(tmp_path, text).nodes] == [4, 4]
+
+
+def test_a_node_says_where_it_is_reached_how_fast_it_is_and_what_it_draws(laboratory: Cluster) -> None:
+    assert [node.address for node in laboratory.nodes[:3]] == ["hopper01.lab", "hopper02.lab", None]
+    assert [laboratory.node(name).speed for name in ("desk-0", "storage")] == [1.0, 0.5]
+    assert laboratory.node("hopper-1").idle_watts == 1900
+
+
+def test_addresses_may_be_listed(tmp_path: Path) -> None:
+    text = "nodes: [{name: a, count: 2, cpu: {cores: 1}, memory: 1 GiB, address: ['[::1]:8643', '10.0.0.9']}]"
+    assert [node.address for node in cluster_of(tmp_path, text).nodes] == ["[::1]:8643", "10.0.0.9"]
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("box3.lan", ("box3.lan", None)),
+        ("10.0.0.7:8643", ("10.0.0.7", 8643)),
+        ("[fd00::7]:8643", ("fd00::7", 8643)),
+        ("fd00::7", ("fd00::7", None)),
+    ],
+)
+def test_an_address_is_a_host_and_perhaps_a_port(address: str, parts: tuple[str, int | None]) -> None:
+    assert split_address(address) == parts
+
+
+def test_latencies_may_differ_by_pair_and_direction(tmp_path: Path) -> None:
+    text = """
+nodes: [{name: a, count: 3, cpu: {cores: 1}, memory: 1 GiB}]
+links:
+  - kind: ethernet
+    bandwidth: 1 GB/s
+    latency_matrix:
+      - [null, 5 us, 7 us]
+      - [5 us, null, null]
+      - [9 us, null, null]
+"""
+    cluster = cluster_of(tmp_path, text)
+    seconds = {(link.members, link.one_way): round(link.latency_seconds * 1e6) for link in cluster.links}
+    assert seconds == {
+        (("a-1", "a-0"), False): 5,
+        (("a-2", "a-0"), True): 9,
+        (("a-0", "a-2"), True): 7,
+        (("a-2", "a-1"), False): 20,  # not known: the usual one of the kind
+    }
+
+
+def test_inputs_and_outputs_have_their_nodes(tmp_path: Path) -> None:
+    text = "nodes: [{name: a, count: 2, cpu: {cores: 1}, memory: 1 GiB}]\ninputs: a-0\noutputs: a-1\n"
+    cluster = cluster_of(tmp_path, text)
+    assert (cluster.inputs, cluster.outputs) == ("a-0", "a-1")

@@ -9,6 +9,8 @@ from tonnage.hardware import read_cluster
 
 NODE = "nodes:\n  - name: a\n    cpu: {cores: 8}\n    memory: 64 GiB\n"
 
+TWO = NODE + "    count: 2\n"
+
 
 def complaint(folder: Path, content: str | bytes) -> InvalidFile:
     path = folder / "cluster.yaml"
@@ -65,6 +67,41 @@ BROKEN = {
         + "links:\n  - kind: e\n    bandwidth_matrix: [[null, 1 GB/s]]\n",
         ":8: links[0].bandwidth_matrix: must have 2 rows of 2 entries",
     ),
+    "wrong_latency_matrix": (
+        TWO + "links:\n  - kind: e\n    bandwidth: 1 GB/s\n    latency_matrix: [[null, 1 us]]\n",
+        ":9: links[0].latency_matrix: must have 2 rows of 2 entries",
+    ),
+    "latency_twice": (
+        TWO + "links:\n  - kind: e\n    latency: 1 us\n    bandwidth: 1 GB/s\n    latency_matrix: []\n",
+        ":10: links[0].latency_matrix: give either latency or latency_matrix, not both",
+    ),
+    "latency_without_unit": (
+        TWO + "links:\n  - kind: e\n    bandwidth: 1 GB/s\n    latency_matrix: [[null, 1], [1, null]]\n",
+        ":9: links[0].latency_matrix[0][1]: must be a time with its unit, such as 2 us, not 1",
+    ),
+    "matrix_of_a_bus": (
+        NODE + "    count: 3\nlinks:\n  - kind: e\n    bandwidth: 1 GB/s\n    shared: true\n    latency_matrix: []\n",
+        ":9: links[0].shared: a matrix is for links that each pair has to itself",
+    ),
+    "speed_of_nothing": (NODE + "    speed: 0\n", ":5: nodes[0].speed: must be more than 0.0, not 0"),
+    "infinite_speed": (NODE + "    speed: .inf\n", ":5: nodes[0].speed: must be a number, not inf"),
+    "speed_as_text": (NODE + "    speed: fast\n", ":5: nodes[0].speed: must be a number, not 'fast'"),
+    "negative_idle_power": (NODE + "    idle_watts: -1\n", ":5: nodes[0].idle_watts: must be at least 0.0, not -1"),
+    "idle_above_work": (
+        NODE + "    power_watts: 90\n    idle_watts: 91\n",
+        ":6: nodes[0].idle_watts: is more than power_watts, 90",
+    ),
+    "address_as_number": (NODE + "    address: 10\n", ":5: nodes[0].address: must be an address as text, or a list"),
+    "address_of_nothing": (NODE + "    address: ''\n", ":5: nodes[0].address: must be a host name or IP address"),
+    "address_as_url": (NODE + "    address: http://a\n", ":5: nodes[0].address: must be a host name or IP address"),
+    "port_too_high": (NODE + "    address: a:70000\n", ":5: nodes[0].address: 70000 is no port"),
+    "one_address_for_two": (TWO + "    address: a\n", ":6: nodes[0].address: needs 2 addresses"),
+    "three_addresses_for_two": (TWO + "    address: [a, b, c]\n", ":6: nodes[0].address: has 3 addresses for 2 nodes"),
+    "range_too_long": (TWO + "    address: a[1-3]\n", ":6: nodes[0].address: [1-3] stands for 3 addresses"),
+    "two_ranges": (TWO + "    address: a[1-2].b[1-2]\n", ":6: nodes[0].address: has 2 ranges"),
+    "unknown_inputs": (NODE + "inputs: b\n", ":5: inputs: nothing here is called 'b'"),
+    "several_inputs": (TWO + "inputs: a\n", ":6: inputs: 'a' stands for 2 nodes; name one, such as a-0"),
+    "outputs_at_a_switch": (NODE + "switches: [s]\noutputs: s\n", ":6: outputs: 's' is a switch; name a node"),
     "duplicate_key": (NODE + "    memory: 1 GiB\n", ":5: 'memory' is given twice; first on line 4"),
     "tab": ("nodes:\n\t- name: a\n", ":2: a tab is used for indentation"),
     "broken_yaml": ("nodes: [a, b\n", "not valid YAML"),

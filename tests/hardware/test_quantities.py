@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.hardware.quantities import parse_bytes, parse_duration, parse_rate, parse_seconds
+from tonnage.hardware.quantities import (
+    format_rate,
+    format_seconds,
+    parse_bytes,
+    parse_duration,
+    parse_rate,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +68,17 @@ def test_anything_else_is_refused_with_one_sentence(parse: Callable[[object], fl
 @given(st.integers(0, 10**6), st.sampled_from(["B", "KB", "KiB", "MiB", "GB", "GiB", "TiB"]))
 def test_a_size_with_a_space_equals_one_without(number: int, unit: str) -> None:
     assert parse_bytes(f"{number} {unit}") == parse_bytes(f"{number}{unit}")
+
+
+@given(st.floats(125, 1e14))
+def test_a_rate_is_read_back_in_four_digits(bytes_second: float) -> None:
+    assert parse_rate(format_rate(bytes_second)) == pytest.approx(bytes_second, rel=0.001, abs=1)
+
+
+@given(st.floats(1e-9, 1e4))
+def test_a_time_is_read_back_in_four_digits(seconds: float) -> None:
+    assert parse_seconds(format_seconds(seconds)) == pytest.approx(seconds, rel=0.001)
+
+
+def test_measured_figures_are_short() -> None:
+    assert (format_rate(47.738e6), format_seconds(8.7312e-5)) == ("381.9 Mbit/s", "87.31 us")

@@ -40,7 +40,14 @@ def cluster_record(cluster: Cluster) -> dict[str, Any]:
         del record["links"]
         nodes.append(record | {"gpus": [gpu.name for gpu in node.gpus]})
     links = [asdict(link) for link in cluster.all_links()]
-    return {"name": cluster.name, "nodes": nodes, "switches": list(cluster.switches), "links": links}
+    return {
+        "name": cluster.name,
+        "nodes": nodes,
+        "switches": list(cluster.switches),
+        "links": links,
+        "inputs": cluster.inputs,
+        "outputs": cluster.outputs,
+    }
 
 
 def _print_cluster(cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from tonnage.cli.pack import pack_command
 from tonnage.cli.profile import profile_command
 from tonnage.cli.recommend import recommend_command
 from tonnage.cli.simulate import simulate_command
+from tonnage.cli.split import split_command
 from tonnage.errors import TonnageError
 
 EXIT_CODES = """Exit codes: 0 ok, 1 failure, 2 usage, 3 does not fit or infeasible, 4 not found, 5 engine or server
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command("estimate")(estimate_command)
 app.command("recommend")(recommend_command)
 app.command("allocate")(allocate_command)
+app.command("split")(split_command)
 app.command("deploy")(deploy_command)
 app.command("status")(status_command)
 app.command("logs")(logs_command)
@@ -57,10 +59,15 @@ app.command("doctor")(doctor_command)
 
 def _cluster_app() -> typer.Typer:
     from tonnage.cli.cluster import check_command, schema_command
+    from tonnage.cli.cluster_agent import agent_command
+    from tonnage.cli.cluster_measure import measure_command, statistics_command
 
-    cluster = typer.Typer(help="Describe nodes, GPUs and links in cluster.yaml.", no_args_is_help=True)
+    cluster = typer.Typer(help="Describe and measure nodes, GPUs and links in cluster.yaml.", no_args_is_help=True)
     cluster.command("check")(check_command)
     cluster.command("schema")(schema_command)
+    cluster.command("measure")(measure_command)
+    cluster.command("statistics")(statistics_command)
+    cluster.command("agent")(agent_command)
     return cluster
 
 

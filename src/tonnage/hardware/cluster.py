@@ -4,12 +4,12 @@ A place in a cluster has a name: a node (`box-0`, meaning its processors and mem
 (`box-0/gpu3`), a switch of a node (`box-0/plx0`), or a switch of the network (`spine`).
 """
 
-import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tonnage.errors import NotFound
 from tonnage.hardware.gpu import Gpu
+from tonnage.hardware.routes import Routes, way_to
 
 HOST = "host"
 
@@ -56,6 +56,9 @@ class Node:
     engine: str | None = None
     price_usd_hour: float | None = None
     power_watts: float | None = None
+    idle_watts: float | None = None
+    speed: float = 1.0  # of its devices, times that of the machine where costs were measured
+    address: str | None = None  # where it is reached: host, or host and port
 
     @property
     def gpu_places(self) -> tuple[str, ...]:
@@ -74,6 +77,8 @@ class Cluster:
     nodes: tuple[Node, ...]
     switches: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    inputs: str | None = None  # the node where a network's inputs come from
+    outputs: str | None = None  # the node where its outputs must end
 
     def node(self, name: str) -> Node:
         for node in self.nodes:
@@ -104,7 +109,10 @@ class Cluster:
         for place in (source, target):
             if place not in self.places():
                 raise NotFound(f"no place {place!r} in cluster {self.name!r}")
-        return _quickest(_links_by_member(self.all_links()), source, target, message_bytes)
+        hops = way_to(target, Routes(self.all_links(), message_bytes).last_hops(source), source)
+        if hops is None:
+            raise NotFound(f"no link leads from {source!r} to {target!r}")
+        return tuple(hop.link for hop in hops)
 
     def bandwidth_bytes_second(self, source: str, target: str) -> int:
         """The narrowest link on the way."""
@@ -112,39 +120,3 @@ class Cluster:
 
     def latency_seconds(self, source: str, target: str) -> float:
         return sum(link.latency_seconds for link in self.path(source, target))
-
-
-def _links_by_member(links: tuple[Link, ...]) -> dict[str, list[Link]]:
-    table: dict[str, list[Link]] = {}
-    for link in links:
-        for member in link.members:
-            table.setdefault(member, []).append(link)
-    return table
-
-
-def _quickest(table: dict[str, list[Link]], source: str, target: str, message_bytes: int) -> tuple[Link, ...]:
-    """Dijkstra's algorithm over places."""
-    best = {source: 0.0}
-    arrived_by: dict[str, tuple[str, Link]] = {}
-    queue = [(0.0, source)]
-    while queue:
-        seconds, place = heapq.heappop(queue)
-        if place == target:
-            return _trace_back(arrived_by, source, target)
-        if seconds > best[place]:
-            continue
-        for link in table.get(place, ()):
-            arrival = seconds + link.seconds(message_bytes)
-            for neighbour in link.leads(place):
-                if arrival < best.get(neighbour, float("inf")):
-                    best[neighbour], arrived_by[neighbour] = arrival, (place, link)
-                    heapq.heappush(queue, (arrival, neighbour))
-    raise NotFound(f"no link leads from {source!r} to {target!r}")
-
-
-def _trace_back(arrived_by: dict[str, tuple[str, Link]], source: str, target: str) -> tuple[Link, ...]:
-    links: list[Link] = []
-    while target != source:
-        target, link = arrived_by[target]
-        links.append(link)
-    return tuple(reversed(links))

@@ -6,9 +6,10 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from tonnage.errors import NotFound
+from tonnage.hardware.addresses import expand_address, split_address
 from tonnage.hardware.catalogue import find_gpu
 from tonnage.hardware.cluster import HOST, Cluster, Node
-from tonnage.hardware.cluster_links import network_links, node_links
+from tonnage.hardware.cluster_links import look_up, network_links, node_links
 from tonnage.hardware.cluster_models import ClusterFile, Cpu, GpuGroup, LinkSection, NodeSection
 from tonnage.hardware.gpu import Gpu
 from tonnage.hardware.yaml_errors import Problem, invalid_file
@@ -31,8 +32,15 @@ def read_cluster(path: str | Path) -> Cluster:
 def _cluster(file: ClusterFile) -> Cluster:
     _refuse_repeated_names(file)
     nodes = tuple(node for index, section in enumerate(file.nodes) for node in _nodes(section, ("nodes", index)))
-    links = network_links(file.links, _groups(file, nodes))
-    return Cluster(name=file.name, nodes=nodes, switches=tuple(file.switches), links=tuple(links))
+    groups = groups_of(file, nodes)
+    return Cluster(
+        name=file.name,
+        nodes=nodes,
+        switches=tuple(file.switches),
+        links=tuple(network_links(file.links, groups)),
+        inputs=_one_node(file.inputs, groups, file.switches, "inputs"),
+        outputs=_one_node(file.outputs, groups, file.switches, "outputs"),
+    )
 
 
 def _nodes(section: NodeSection, at: Location) -> Iterator[Node]:
@@ -42,7 +50,9 @@ def _nodes(section: NodeSection, at: Location) -> Iterator[Node]:
         for gpu in [_gpu(group.model, (*at, "gpus", index, "model"))] * group.count
     ]
     links = node_links(section.links, gpus, section.switches, at)
-    for name in _names(section):
+    if section.idle_watts and section.power_watts and section.idle_watts > section.power_watts:
+        raise Problem((*at, "idle_watts"), f"is more than power_watts, {section.power_watts:g}")
+    for name, address in zip(_names(section), _addresses(section, (*at, "address")), strict=True):
         yield Node(
             name=name,
             group=section.name,
@@ -56,6 +66,9 @@ def _nodes(section: NodeSection, at: Location) -> Iterator[Node]:
             engine=section.engine,
             price_usd_hour=section.price_usd_hour,
             power_watts=section.power_watts,
+            idle_watts=section.idle_watts,
+            speed=section.speed,
+            address=address,
         )
 
 
@@ -63,6 +76,36 @@ def _names(section: NodeSection) -> list[str]:
     if section.count == 1:
         return [section.name]
     return [f"{section.name}-{index}" for index in range(section.count)]
+
+
+def _addresses(section: NodeSection, at: Location) -> list[str] | list[None]:
+    """One for each node, in the order of their names."""
+    if section.address is None:
+        return [None] * section.count
+    try:
+        if isinstance(section.address, str):
+            found = expand_address(section.address, section.count)
+        else:
+            found = section.address
+        for address in found:
+            split_address(address)
+    except ValueError as error:
+        raise Problem(at, str(error)) from error
+    if len(found) != section.count:
+        raise Problem(at, f"has {len(found)} addresses for {section.count} nodes")
+    return found
+
+
+def _one_node(name: str | None, groups: dict[str, tuple[str, ...]], switches: list[str], field: str) -> str | None:
+    """The node that is meant by `inputs` or `outputs`."""
+    if name is None:
+        return None
+    members = look_up(name, groups, (field,))
+    if name in switches:
+        raise Problem((field,), f"{name!r} is a switch; name a node")
+    if len(members) > 1:
+        raise Problem((field,), f"{name!r} stands for {len(members)} nodes; name one, such as {members[0]}")
+    return members[0]
 
 
 def _gpu(model: str, at: Location) -> Gpu:
@@ -87,7 +130,8 @@ def _claim(name: str, at: Location, seen: dict[str, str]) -> None:
     seen[name] = f"{format_location(at)} has it"
 
 
-def _groups(file: ClusterFile, nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
+def groups_of(file: ClusterFile, nodes: tuple[Node, ...]) -> dict[str, tuple[str, ...]]:
+    """Every name that links between nodes may use, with the places that it means."""
     groups: dict[str, tuple[str, ...]] = {"all": tuple(node.name for node in nodes)}
     for node in nodes:
         groups[node.name] = (node.name,)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tonnage.hardware.catalogue import nearest
 from tonnage.hardware.cluster import HOST, Link
@@ -13,6 +14,9 @@ from tonnage.hardware.yaml_lines import Location
 # One message, one way, when the file does not say: our estimates of the order of magnitude.
 _LATENCY_SECONDS = {"nvlink": 2e-6, "infinity_fabric": 2e-6, "pcie": 2e-6, "infiniband": 2e-6, "roce": 4e-6}
 _NETWORK_LATENCY_SECONDS = 20e-6
+
+EntryT = TypeVar("EntryT")
+Figures = tuple[int | None, float | None]  # bandwidth and latency of one direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +47,21 @@ def network_links(sections: Sequence[LinkSection], groups: dict[str, tuple[str, 
     links: list[Link] = []
     for index, section in enumerate(sections):
         at: Location = ("links", index)
-        named = ["all"] if section.between is None else section.between
-        found = [_look_up(name, groups, (*at, "between", place)) for place, name in enumerate(named)]
-        members = tuple(dict.fromkeys(place for group in found for place in group))
-        links += _links(Stated(section, at, members), {})
+        links += _links(Stated(section, at, network_members(section, groups, at)), {})
     return links
+
+
+def network_members(section: LinkSection, groups: dict[str, tuple[str, ...]], at: Location) -> tuple[str, ...]:
+    """The nodes and switches that a link between nodes connects, in the order of its matrices."""
+    named = ["all"] if section.between is None else section.between
+    found = [look_up(name, groups, (*at, "between", place)) for place, name in enumerate(named)]
+    return tuple(dict.fromkeys(place for group in found for place in group))
 
 
 def _node_members(section: LinkSection, gpus: list[str], switches: Sequence[str], at: Location) -> Iterator[Stated]:
     known: dict[str, tuple[str, ...]] = {name: (name,) for name in (*gpus, HOST, *switches)}
     if section.between is not None:
-        found = [_look_up(name, known, (*at, "between", index)) for index, name in enumerate(section.between)]
+        found = [look_up(name, known, (*at, "between", index)) for index, name in enumerate(section.between)]
         yield Stated(section, at, tuple(member for group in found for member in group))
     elif section.kind != "pcie":
         yield Stated(section, at, tuple(gpus))
@@ -63,7 +71,8 @@ def _node_members(section: LinkSection, gpus: list[str], switches: Sequence[str]
         yield from (Stated(section, at, (gpu, HOST)) for gpu in gpus)
 
 
-def _look_up(name: str, known: dict[str, tuple[str, ...]], at: Location) -> tuple[str, ...]:
+def look_up(name: str, known: dict[str, tuple[str, ...]], at: Location) -> tuple[str, ...]:
+    """The places that a name means; raises `Problem` with the nearest name for one that nothing has."""
     if name in known:
         return known[name]
     meant = nearest(name, known)
@@ -76,35 +85,62 @@ def _links(stated: Stated, models: dict[str, Gpu]) -> list[Link]:
         raise Problem(stated.location, "a link needs at least two ends")
     if len(set(members)) < len(members):
         raise Problem((*stated.location, "between"), "an end is named twice")
-    if section.bandwidth_matrix is not None:
-        return _matrix_links(stated)
+    if section.bandwidth_matrix is not None or section.latency_matrix is not None:
+        return _matrix_links(stated, models)
     bandwidth = section.bandwidth or _known_bandwidth(stated, models)
-    return [_link(stated, members, bandwidth)]
+    return [_link(stated, members, bandwidth, section.latency)]
 
 
-def _matrix_links(stated: Stated) -> list[Link]:
-    matrix, size = stated.section.bandwidth_matrix or [], len(stated.members)
-    at = (*stated.location, "bandwidth_matrix")
-    if stated.section.bandwidth is not None:
-        raise Problem(at, "give either bandwidth or bandwidth_matrix, not both")
-    if len(matrix) != size or any(len(row) != size for row in matrix):
-        raise Problem(at, f"must have {size} rows of {size} entries, one for each end of the link")
+def _matrix_links(stated: Stated, models: dict[str, Gpu]) -> list[Link]:
+    """A link for each pair, or for each direction of it where the two differ."""
+    if stated.section.shared and len(stated.members) > 2:
+        raise Problem((*stated.location, "shared"), "a matrix is for links that each pair has to itself")
+    bandwidths, latencies = _bandwidths(stated, models), _latencies(stated)
     links = []
     for row, source in enumerate(stated.members):
         for column, target in enumerate(stated.members[:row]):
-            links += _pair_links(stated, (source, target), matrix[row][column], matrix[column][row])
+            there = bandwidths[row][column], latencies[row][column]
+            back = bandwidths[column][row], latencies[column][row]
+            links += _pair_links(stated, (source, target), there, back)
     return links
 
 
-def _pair_links(stated: Stated, ends: tuple[str, str], there: int | None, back: int | None) -> list[Link]:
+def _bandwidths(stated: Stated, models: dict[str, Gpu]) -> list[list[int | None]]:
+    section, size = stated.section, len(stated.members)
+    if section.bandwidth_matrix is None:
+        bandwidth = section.bandwidth or _known_bandwidth(stated, models)
+        return [[bandwidth] * size for _ in range(size)]
+    if section.bandwidth is not None:
+        raise Problem((*stated.location, "bandwidth_matrix"), "give either bandwidth or bandwidth_matrix, not both")
+    return _checked(section.bandwidth_matrix, size, (*stated.location, "bandwidth_matrix"))
+
+
+def _latencies(stated: Stated) -> list[list[float | None]]:
+    section, size = stated.section, len(stated.members)
+    if section.latency_matrix is None:
+        return [[section.latency] * size for _ in range(size)]
+    if section.latency is not None:
+        raise Problem((*stated.location, "latency_matrix"), "give either latency or latency_matrix, not both")
+    return _checked(section.latency_matrix, size, (*stated.location, "latency_matrix"))
+
+
+def _checked(matrix: list[list[EntryT]], size: int, at: Location) -> list[list[EntryT]]:
+    if len(matrix) != size or any(len(row) != size for row in matrix):
+        raise Problem(at, f"must have {size} rows of {size} entries, one for each end of the link")
+    return matrix
+
+
+def _pair_links(stated: Stated, ends: tuple[str, str], there: Figures, back: Figures) -> list[Link]:
     if there == back:
-        return [_link(stated, ends, there)] if there else []
+        return [_link(stated, ends, there[0], there[1])] if there[0] else []
     ways = ((ends, there), (ends[::-1], back))
-    return [_link(stated, way, bandwidth, one_way=True) for way, bandwidth in ways if bandwidth]
+    return [_link(stated, way, rate, latency, one_way=True) for way, (rate, latency) in ways if rate]
 
 
-def _link(stated: Stated, members: tuple[str, ...], bandwidth: int, *, one_way: bool = False) -> Link:
-    kind, latency = stated.section.kind, stated.section.latency
+def _link(
+    stated: Stated, members: tuple[str, ...], bandwidth: int, latency: float | None, *, one_way: bool = False
+) -> Link:
+    kind = stated.section.kind
     return Link(
         kind=kind,
         members=members,

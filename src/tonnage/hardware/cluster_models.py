@@ -30,9 +30,20 @@ def _pattern(pattern: str, example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
 
 
+def _checked_addresses(given: object) -> object:
+    """One sentence, where a union of types would complain once for each."""
+    entries = given if isinstance(given, list) else [given]
+    if not entries or not all(isinstance(entry, str) for entry in entries):
+        raise PydanticCustomError(
+            "address", "must be an address as text, or a list of them, not {given}", {"given": f"{given!r:.40}"}
+        )
+    return given
+
+
 Bytes = Annotated[int, quantity(parse_bytes), Field(gt=0), _pattern(BYTES_PATTERN, "512 GiB")]
 Rate = Annotated[int, quantity(parse_rate), Field(gt=0), _pattern(RATE_PATTERN, "400 Gbit/s")]
 Seconds = Annotated[float, quantity(parse_seconds), _pattern(SECONDS_PATTERN, "2 us")]
+Addresses = Annotated[str | list[str], BeforeValidator(_checked_addresses)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=63)]
 
 
@@ -79,6 +90,10 @@ class LinkSection(Section):
         description="Instead of `bandwidth`: a row for each member of `between`, from row to column; null for no link.",
     )
     latency: Seconds | None = Field(None, description="Of one message in one direction.")
+    latency_matrix: list[list[Seconds | None]] | None = Field(
+        None,
+        description="Instead of `latency`: a row for each member of `between`, from row to column; null if not known.",
+    )
     shared: bool = Field(False, description="All traffic divides the bandwidth, as on a bus or an uplink.")
 
 
@@ -90,12 +105,27 @@ class NodeSection(Section):
     gpus: list[GpuGroup] = Field([], description="GPUs, numbered gpu0, gpu1, ... in this order; none for a CPU node.")
     cpu: Cpu = Field(description="Processors.")
     memory: Bytes = Field(description="Main memory.")
+    speed: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Of its devices, times that of the machine where costs were measured: 2 for twice as fast.",
+    )
+    address: Addresses | None = Field(
+        None,
+        description="Host name or IP address where the node is reached, with or without a port. "
+        "For several nodes a list, or a range such as `10.0.0.[11-14]`.",
+        examples=["10.0.0.7", "box3.lan:8643", "10.0.0.[11-14]"],
+    )
     switches: list[Name] = Field([], description="Switches inside the node, such as PCIe switches, for use in links.")
     links: list[LinkSection] = Field([], description="Links inside the node.")
     labels: dict[str, str] = Field({}, description="Free names and values, for selecting nodes.")
     engine: str | None = Field(None, description="Where programs for this node are sent.", examples=["slurm", "local"])
     price_usd_hour: float | None = Field(None, ge=0, description="Price of the whole node for an hour.")
     power_watts: float | None = Field(None, gt=0, description="Power that the whole node may draw.")
+    idle_watts: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Power that the whole node draws when it does nothing."
+    )
 
 
 class ClusterFile(Section):
@@ -105,3 +135,5 @@ class ClusterFile(Section):
     nodes: list[NodeSection] = Field(min_length=1, description="The machines.")
     switches: list[Name] = Field([], description="Network switches, for use in links.")
     links: list[LinkSection] = Field([], description="Links between nodes.")
+    inputs: str | None = Field(None, description="The node where the inputs of a network come from.")
+    outputs: str | None = Field(None, description="The node where the outputs of a network must end.")

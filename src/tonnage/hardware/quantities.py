@@ -54,6 +54,23 @@ def parse_duration(text: object) -> float:
     return seconds
 
 
+def format_rate(bytes_second: float) -> str:
+    """As `parse_rate` reads it, in four digits: `381.9 Mbit/s`."""
+    bits = max(bytes_second * 8, 1.0)
+    prefix = next(name for name in ("T", "G", "M", "K") if bits >= _PREFIXES[name] or name == "K")
+    return f"{_four_digits(bits / _PREFIXES[prefix])} {prefix}bit/s"
+
+
+def format_seconds(seconds: float) -> str:
+    """As `parse_seconds` reads it, in four digits: `87.31 us`."""
+    unit = next(name for name in ("s", "ms", "us", "ns") if seconds >= _SECONDS[name] or name == "ns")
+    return f"{_four_digits(seconds / _SECONDS[unit])} {unit}"
+
+
+def _four_digits(number: float) -> str:
+    return f"{number:.{max(3 - len(str(int(number))) + 1, 0)}f}"
+
+
 def _split(text: object, pattern: str, wanted: str) -> tuple[float, str]:
     if not isinstance(text, str) or not re.match(pattern, text):
         raise ValueError(f"must be {wanted}, not {text!r:.40}")

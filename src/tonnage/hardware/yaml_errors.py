@@ -43,7 +43,7 @@ def _describe(details: ErrorDetails, sections: Sequence[type[BaseModel]]) -> str
             return f"must be text, not {given}; put it in quotes"
         case "int_type" | "int_from_float":
             return f"must be a whole number, not {given}"
-        case "float_type":
+        case "float_type" | "finite_number":
             return f"must be a number, not {given}"
         case "bool_type":
             return f"must be true or false, not {given}"

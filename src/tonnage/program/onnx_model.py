@@ -19,15 +19,17 @@ _MOST_BATCH = 10**7
 
 def trace_onnx(path: Path, *, batch: int | None = None, sizes: Mapping[str, int] | None = None, runs: int = 4) -> Trace:
     """What `runs` inferences of a model do. `batch` and `sizes` (by name) fix dimensions that the file leaves open."""
-    if batch is not None and not 1 <= batch <= _MOST_BATCH:
-        raise UsageError(f"the batch is {batch}, not a number from 1 to {_MOST_BATCH}")
     if runs < 1:
         raise UsageError(f"the number of runs is {runs}, not 1 or more")
-    graph = _read(Path(path), batch, sizes or {})
+    return trace_graph(open_graph(path, batch=batch, sizes=sizes), Path(path).name, batch=batch, runs=runs)
+
+
+def trace_graph(graph: Graph, name: str, *, batch: int | None = None, runs: int = 4) -> Trace:
+    """What `runs` inferences of a graph do; its modules are the paths of the nodes."""
     recorder = _Simulation(graph).run(runs)
     return recorder.trace(
         Origin(
-            program=Path(path).name,
+            program=name,
             kind="onnx",
             mode="inference",
             steps=runs,
@@ -38,14 +40,17 @@ def trace_onnx(path: Path, *, batch: int | None = None, sizes: Mapping[str, int]
     )
 
 
-def _read(path: Path, batch: int | None, sizes: Mapping[str, int]) -> Graph:
+def open_graph(path: Path, *, batch: int | None = None, sizes: Mapping[str, int] | None = None) -> Graph:
+    """The graph in a file; `batch` and `sizes` fix dimensions that it leaves open."""
+    if batch is not None and not 1 <= batch <= _MOST_BATCH:
+        raise UsageError(f"the batch is {batch}, not a number from 1 to {_MOST_BATCH}")
     try:
         import onnx  # noqa: F401  (heavy, and optional)
     except ModuleNotFoundError:
         raise MissingDependency("reading ONNX files needs the onnx package", "pip install tonnage[onnx]") from None
     from tonnage.program.onnx_shapes import read_graph
 
-    return read_graph(path, batch, sizes)
+    return read_graph(Path(path), batch, sizes or {})
 
 
 def _first_size(graph: Graph) -> int | None:

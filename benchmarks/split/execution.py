@@ -1,0 +1,320 @@
+"""Runs distributions for real, on hosts with links of limited rate, and puts the predicted period beside the measured one.
+
+    python execution.py [--cases 0:42] [--samples 16]             as root; about a quarter of an hour
+
+A case is a model, a cluster and a way to split. Each host is a network namespace (`tonnage.stages.namespaces`); a worker of a
+host that is n times slower than this machine waits until n times the processor time of its computing has passed, so that
+several hosts fit onto a few cores. Everything else is real: the stages compute, and tensors cross the links.
+
+Processes of one machine share caches and memory, so an operator takes longer beside others than alone. Therefore each model
+first runs on each cluster in one plain way (an even cut): what the stages took is laid on their operators
+(`tonnage.split.learning`), as after any run. All other ways to cut are then predicted from these costs and run: the
+solver's best distribution, and a random one. Rates of links are what one transfer over such a link reaches, measured at the
+beginning. Before the plain run, before each case and after it a control measurement (fixed work on every core) must take
+the same time, else all of it is done again, and where the machine does not get quiet nothing is reported.
+
+The rows go to results/execution-DATE.jsonl.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from models import MODELS
+
+from tonnage.benchmark.time_models import current_model
+from tonnage.hardware.cluster import Cluster, Link, Node
+from tonnage.program.aliasing import aliasing_of
+from tonnage.program.exported import Exported, export_module
+from tonnage.split.devices import Fabric
+from tonnage.split.fabric_of import fabric_of
+from tonnage.split.learning import learned
+from tonnage.split.metrics import Evaluation, Metrics
+from tonnage.split.network import Network
+from tonnage.split.pool import make_pool
+from tonnage.stages.hosts import StageHost
+from tonnage.stages.launchers import ProcessLauncher
+from tonnage.stages.namespaces import Rig, switched_hosts
+from tonnage.stages.networks import Kinds, network_of
+from tonnage.stages.report import RunReport
+from tonnage.stages.run import run_distribution
+
+HERE = Path(__file__).parent
+MBIT = 1e6
+GIB = 1 << 30
+NOISE = 1.12  # how much the controls around a case may differ
+TRIES = 6
+MODELS_RUN: dict[str, dict[str, int]] = {
+    "resnet50": {"pixels": 96}, "bert": {"words": 16}, "gpt2": {"words": 8}, "llama": {"words": 32}, "t5": {"words": 16},
+    "cells": {"pixels": 64}, "residual": {"pixels": 40},
+}  # fmt: skip
+# Hosts: how many times slower than this machine, and the rate of their links.
+CLUSTERS: dict[str, tuple[tuple[float, float], ...]] = {
+    "3 equal": ((12, 200 * MBIT),) * 3,
+    "2 + 2 unequal": ((10, 200 * MBIT), (10, 200 * MBIT), (20, 50 * MBIT), (20, 50 * MBIT)),
+    "3 on slow links": ((8, 20 * MBIT), (8, 20 * MBIT), (12, 10 * MBIT)),
+}
+SPLITS = ("best", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    model: str
+    cluster: str
+    split: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=":")
+    parser.add_argument("--samples", type=int, default=24)
+    options = parser.parse_args()
+    first, _, last = options.cases.partition(":")
+    cases = [Case(m, c, s) for m in MODELS_RUN for c in CLUSTERS for s in SPLITS][int(first or 0) : int(last or 999)]
+    torch.set_num_threads(1)
+    now = datetime.now(UTC)
+    path = HERE / "results" / f"execution-{now.date()}.jsonl"
+    share = payload_share()
+    print(f"a link carries {share:.1%} of its rate", flush=True)
+    rows: list[dict[str, Any]] = []
+    for model, cluster in dict.fromkeys((case.model, case.cluster) for case in cases):
+        splits = [case.split for case in cases if (case.model, case.cluster) == (model, cluster)]
+        for row in quietly(Bench(exported_model(model), cluster, share, options.samples), splits):
+            rows.append(row | {"date": now.isoformat(timespec="seconds"), "torch": torch.__version__,
+                               "python": platform.python_version(), "cores": os.cpu_count()})  # fmt: skip
+            with path.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+            show(rows[-1])
+    summary(rows)
+
+
+def show(row: dict[str, Any]) -> None:
+    print(
+        f"| {row['model']} | {row['cluster']} | {row['split']} | {row['stages']} stages | {row['bottleneck']} | "
+        f"{row['predicted_seconds'] * 1e3:.1f} | {row['measured_seconds'] * 1e3:.1f} | {row['error']:+.1%} | "
+        f"{'equal' if row['is_equal'] else 'DIFFERENT'} |",
+        flush=True,
+    )
+
+
+def summary(rows: list[dict[str, Any]]) -> None:
+    errors = sorted(abs(row["error"]) for row in rows)
+    p95 = errors[min(len(errors) - 1, round(0.95 * len(errors)))]
+    equal = sum(row["is_equal"] for row in rows)
+    print(f"{len(rows)} cases: error median {statistics.median(errors):.1%}, p95 {p95:.1%}; {equal} bit-equal")
+
+
+# -- is the machine quiet? ------------------------------------------------------------------------------------------------
+
+
+def work(_: int) -> float:
+    """Seconds of some arithmetic and some copying, by the wall clock; the median of many."""
+    torch.set_num_threads(1)
+    matrix, block, other = torch.ones(384, 384), torch.ones(2 << 20), torch.ones(2 << 20)
+    times = []
+    for _ in range(150):
+        begin = time.perf_counter()
+        for _ in range(8):
+            matrix = matrix @ matrix * 1e-3
+        other.copy_(block)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def control() -> float:
+    """The work on every core at once, by the slowest."""
+    cores = os.cpu_count() or 1
+    with ProcessPoolExecutor(cores) as pool:
+        list(pool.map(work, range(cores)))  # processes start
+        return max(pool.map(work, range(cores)))
+
+
+def quietly(bench: "Bench", splits: list[str]) -> list[dict[str, Any]]:
+    """The rows of a model on a cluster between which the machine was quiet."""
+    for _ in range(TRIES):
+        network, controls, rows = bench.learned(), [control()], []
+        for split in splits:
+            rows.append(bench.row(network, split))
+            controls.append(control())
+        if max(controls) <= min(controls) * NOISE:
+            return [row | {"controls": controls} for row in rows]
+        shown = ", ".join(f"{each * 1e3:.1f}" for each in controls)
+        errors = ", ".join(f"{row['error']:+.1%}" for row in rows)
+        print(f"(controls of {shown} ms, errors {errors}: again)", flush=True)
+    raise SystemExit("the machine is not quiet: nothing is reported")
+
+
+# -- links ----------------------------------------------------------------------------------------------------------------
+
+_RECEIVE = """
+import socket, sys, time
+server = socket.create_server((sys.argv[1], 7777)); print("ready", flush=True)
+connection, _ = server.accept(); total = 0; begin = None
+while True:
+    data = connection.recv(1 << 20)
+    if not data: break
+    if begin is None and total > 1 << 20: begin, total = time.perf_counter(), 0
+    total += len(data)
+print(total / (time.perf_counter() - begin))
+"""
+_SEND = """
+import socket, sys
+connection = socket.create_connection((sys.argv[1], 7777), 5); data = bytes(1 << 20)
+for _ in range(int(sys.argv[2])): connection.sendall(data)
+connection.close()
+"""
+
+
+def payload_share() -> float:
+    """What TCP carries of a link's rate as payload."""
+    rate = 400 * MBIT
+    with switched_hosts({"a": rate, "b": rate}) as rig:
+        receiver = subprocess.Popen(
+            [*rig.prefix("b"), sys.executable, "-c", _RECEIVE, rig.addresses["b"]], stdout=subprocess.PIPE, text=True
+        )
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        subprocess.run([*rig.prefix("a"), sys.executable, "-c", _SEND, rig.addresses["b"], "100"], check=True)
+        return 8 * float(receiver.stdout.readline()) / rate
+
+
+# -- cases ----------------------------------------------------------------------------------------------------------------
+
+
+def exported_model(name: str) -> Exported:
+    torch.manual_seed(0)
+    sizes = dict(MODELS_RUN[name])
+    pixels = sizes.pop("pixels", 0)
+    model, inputs = residual() if name == "residual" else MODELS[name](**sizes)
+    if pixels:
+        inputs = {"images": torch.rand(1, 3, pixels, pixels)}
+    return export_module(model, inputs, name=name)
+
+
+def residual() -> tuple[torch.nn.Module, Any]:
+    """The network of examples/residual.py."""
+    path = HERE.parents[1] / "examples" / "residual.py"
+    names: dict[str, Any] = {"__name__": "residual"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    model, inputs = names["build"]()
+    return model, (inputs,)
+
+
+def cluster_of(name: str, share: float) -> Cluster:
+    hosts = CLUSTERS[name]
+    nodes = tuple(
+        Node(name=f"h{index}", group="h", cpu_cores=1, memory_bytes=16 * GIB, speed=1 / slower)
+        for index, (slower, _) in enumerate(hosts)
+    )
+    links = tuple(
+        Link(kind="ethernet", members=(f"h{index}", "switch"), bandwidth_bytes_second=round(rate * share / 8),
+             latency_seconds=5e-5)
+        for index, (_, rate) in enumerate(hosts)
+    )  # fmt: skip
+    return Cluster(name=name, nodes=nodes, switches=("switch",), links=links)
+
+
+@dataclass
+class Bench:
+    """A model on a cluster."""
+
+    exported: Exported
+    cluster: str
+    share: float
+    samples: int
+
+    def learned(self) -> Network:
+        """Costs by the clock of the processor, made right by one run of an even cut."""
+        kinds = Kinds(model=current_model(), threads=1, repeats=5, clock=time.thread_time)
+        network = network_of(self.exported, aliasing_of(self.exported.module), kinds)
+        fabric = fabric_of(cluster_of(self.cluster, self.share))
+        places = along(network, [device.speed for device in fabric.devices])
+        metrics, report = self.run(network, fabric, places)
+        return learned(
+            network,
+            {
+                operation.id: fabric.devices[place].name
+                for operation, place in zip(network.operations, places, strict=True)
+            },
+            {device.name: "cpu" for device in fabric.devices},
+            metrics,
+            {stage.device: stage.forward_seconds.median for stage in report.stages},
+        )
+
+    def row(self, network: Network, split: str) -> dict[str, Any]:
+        fabric = fabric_of(cluster_of(self.cluster, self.share))
+        places = best(network, fabric) if split == "best" else random_cuts(network, fabric, self.exported.name)
+        metrics, report = self.run(network, fabric, places)
+        period = report.period_seconds.median
+        return {
+            "model": self.exported.name, "cluster": self.cluster, "split": split,
+            "operations": len(network.operations), "stages": len(set(places)), "bottleneck": metrics.bottleneck,
+            "predicted_seconds": metrics.period_seconds, "measured_seconds": period,
+            "error": metrics.period_seconds / period - 1, "predicted_latency_seconds": metrics.latency_seconds,
+            "measured_latency_seconds": report.latency_seconds.median, "is_equal": bool(report.is_equal),
+            "moved_bytes": metrics.moved_bytes, "busy_seconds": dict(metrics.busy_seconds),
+            "measured_busy_seconds": {stage.device: stage.forward_seconds.median for stage in report.stages},
+        }  # fmt: skip
+
+    def run(self, network: Network, fabric: Fabric, places: list[int]) -> tuple[Metrics, RunReport]:
+        names = [fabric.devices[place].name for place in places]
+        rates = {f"h{index}": rate for index, (_, rate) in enumerate(CLUSTERS[self.cluster])}
+        with switched_hosts(rates) as rig:
+            report = run_distribution(
+                self.exported,
+                {str(operation.id): name for operation, name in zip(network.operations, names, strict=True)},
+                hosts=list(hosts_of(self.cluster, rig, set(names))),
+                samples=self.samples,
+                launcher=ProcessLauncher(),
+                compare=True,
+            )
+        return Evaluation(network, fabric, places).metrics(), report
+
+
+def best(network: Network, fabric: Fabric) -> list[int]:
+    pool = make_pool(network, fabric, wide=False)
+    return list(min(pool.fitting().items(), key=lambda each: each[1].period_seconds)[0])
+
+
+def random_cuts(network: Network, fabric: Fabric, seed: str) -> list[int]:
+    """Shares of the work drawn at random, no device with nothing."""
+    generator = random.Random(seed + str(len(fabric.devices)))
+    return along(network, [0.3 + generator.random() for _ in fabric.devices])
+
+
+def along(network: Network, shares: list[float]) -> list[int]:
+    """Cuts along the order of the network, each device with its share of the work."""
+    ends = [sum(shares[: index + 1]) / sum(shares) for index in range(len(shares))]
+    total, done, places = sum(each.seconds["cpu"] for each in network.operations), 0.0, []
+    together: dict[Any, int] = {}
+    for operation in network.operations:
+        place = next((index for index, end in enumerate(ends) if done / total < end), len(ends) - 1)
+        if operation.together is not None:
+            place = together.setdefault(operation.together, place)
+        places.append(place)
+        done += operation.seconds["cpu"]
+    return places
+
+
+def hosts_of(cluster: str, rig: Rig, used: set[str]) -> Iterator[StageHost]:
+    for index, (slower, _) in enumerate(CLUSTERS[cluster]):
+        name = f"h{index}"
+        if name in used:
+            yield StageHost(device=name, address=rig.addresses[name], pace=slower, prefix=rig.prefix(name))
+
+
+if __name__ == "__main__":
+    main()

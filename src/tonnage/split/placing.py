@@ -1,0 +1,90 @@
+"""From the classes of a chain's stages to the very devices, where the ways between them are not all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from math import inf
+
+from tonnage.split.chains import Chain
+from tonnage.split.devices import Fabric
+from tonnage.split.metrics import Evaluation
+from tonnage.split.network import Network
+from tonnage.split.problem import Problem
+
+_MOST_ROUNDS = 100
+
+
+def place_chain(network: Network, fabric: Fabric, problem: Problem, chain: Chain) -> list[int]:
+    """The device (its position) of each operation: each stage on one of its class, near the one before it."""
+    position = {device.name: place for place, device in enumerate(fabric.devices)}
+    free = [[position[name] for name in each.devices] for each in problem.classes]
+    places = [-1] * len(network.operations)
+    before: int | None = None
+    for stage in chain.stages:
+        choices = free[stage.device_class]
+        chosen = min(choices, key=lambda place: (_seconds(fabric, before, place), place))
+        choices.remove(chosen)
+        for group, members in enumerate(problem.members):
+            if stage.groups >> group & 1:
+                for operation in members:
+                    places[operation] = chosen
+        before = chosen
+    return places
+
+
+def _seconds(fabric: Fabric, before: int | None, place: int) -> float:
+    return 0.0 if before is None else fabric.transfer_seconds(before, place, 1 << 20)
+
+
+def better_devices(evaluation: Evaluation, problem: Problem) -> list[int]:
+    """Exchanges devices of equal class, used or not, so that the busiest lane carries less; the new places."""
+    traffic = _Traffic(evaluation)
+    exchanges = list(_exchanges(evaluation, problem))
+    best = list(range(len(evaluation.fabric.devices)))
+    value = traffic.busiest(best)
+    for _ in range(_MOST_ROUNDS):
+        tried = [(traffic.busiest(_exchanged(best, pair)), pair) for pair in exchanges]
+        least, pair = min(tried, default=(value, (0, 0)))
+        if not least < value:
+            break
+        best, value = _exchanged(best, pair), least
+    return [best[place] for place in evaluation.places]
+
+
+class _Traffic:
+    """Bytes of one sample between devices, and the lanes they would take if the devices stood elsewhere."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._fabric = evaluation.fabric
+        self._bytes: dict[tuple[int, int], int] = {}
+        for each in (*evaluation.transfers, *evaluation.answers):
+            pair = (each.source, each.target)
+            self._bytes[pair] = self._bytes.get(pair, 0) + each.nbytes
+
+    def busiest(self, where: Sequence[int]) -> tuple[float, float]:
+        """Seconds of the busiest lane; of two ways to be as busy, the one with less on other lanes is better."""
+        lanes: dict[int, float] = {}
+        for (source, target), nbytes in self._bytes.items():
+            way = self._fabric.ways.get((where[source], where[target]))
+            if way is None:
+                return inf, inf
+            for lane in way.lanes:
+                lanes[lane] = lanes.get(lane, 0.0) + nbytes / self._fabric.lanes[lane].bytes_second
+        return max(lanes.values(), default=0.0), sum(seconds * seconds for seconds in lanes.values())
+
+
+def _exchanged(where: list[int], pair: tuple[int, int]) -> list[int]:
+    first, second = pair
+    found = list(where)
+    found[first], found[second] = found[second], found[first]
+    return found
+
+
+def _exchanges(evaluation: Evaluation, problem: Problem) -> Iterator[tuple[int, int]]:
+    position = {device.name: place for place, device in enumerate(evaluation.fabric.devices)}
+    used = set(evaluation.places)
+    for each in problem.classes:
+        for first, second in combinations([position[name] for name in each.devices], 2):
+            if first in used or second in used:
+                yield first, second

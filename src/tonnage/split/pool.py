@@ -1,0 +1,224 @@
+"""Many good distributions of one network: the best for each number of devices, and for sums under limits of the period."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tonnage.split.along import best_along
+from tonnage.split.chains import Chain, Goal, best_chain, chains_of_each_use
+from tonnage.split.checked import label
+from tonnage.split.cluster_problem import Training, cluster_problem
+from tonnage.split.devices import Fabric
+from tonnage.split.family import Family
+from tonnage.split.fitting import does_not_fit
+from tonnage.split.lattice import all_sets, groups_in, prefixes
+from tonnage.split.metrics import Evaluation, Metrics
+from tonnage.split.network import Network
+from tonnage.split.orders import greedy_order, order_through
+from tonnage.split.pipeline import training_step
+from tonnage.split.placing import better_devices, place_chain
+from tonnage.split.prices import Prices, best_prices
+from tonnage.split.problem import Problem
+from tonnage.split.throughput import Answer, split_for_throughput
+
+KeepGoing = Callable[[], bool]
+Places = tuple[int, ...]
+_MOST_SETS = 1200
+_CAPS = 8
+_COPY_ROUNDS = 3
+_GOOD_ENOUGH = 1e-3  # for networks whose sets cannot all be listed
+
+
+@dataclass(slots=True)
+class Pool:
+    """Distributions found so far with their metrics, and the answer with the best period by the solvers' rules."""
+
+    network: Network
+    fabric: Fabric
+    training: Training | None
+    answer: Answer
+    found: dict[Places, Metrics] = field(default_factory=dict)
+
+    def add(self, places: Sequence[int]) -> Metrics:
+        key = tuple(places)
+        if key not in self.found:
+            self.found[key] = measure(self.network, self.fabric, key, self.training)
+        return self.found[key]
+
+    def fitting(self) -> dict[Places, Metrics]:
+        """Those that fit into the memory of every device."""
+        return {places: metrics for places, metrics in self.found.items() if metrics.memory_share <= 1}
+
+
+def measure(network: Network, fabric: Fabric, places: Sequence[int], training: Training | None) -> Metrics:
+    """The metrics of a distribution."""
+    if training is None or not network.is_training:
+        return Evaluation(network, fabric, places).metrics()
+    evaluation = Evaluation(network, fabric, places, recompute=training.recompute)
+    schedule = training_step(evaluation, training.micro_batches, recompute=training.recompute)
+    return replace(evaluation.metrics(schedule.in_flight), step_seconds=schedule.step_seconds)
+
+
+def make_pool(
+    network: Network,
+    fabric: Fabric,
+    *,
+    training: Training | None = None,
+    keep_going: KeepGoing = lambda: True,
+    start: Sequence[Collection[int]] = (),
+    wide: bool = True,
+) -> Pool:
+    """A pool with the best period and, where `wide`, many others; raises `DoesNotFit`."""
+    asked = cluster_problem(network, fabric, training=training)
+    answer = split_for_throughput(
+        asked,
+        keep_going=keep_going,
+        in_flight=in_flight(fabric, training),
+        start=start,
+        good_enough=_GOOD_ENOUGH,
+    )
+    if answer is None:
+        raise does_not_fit(asked, lambda position: label(network.operations[position]))
+    pool = Pool(network, fabric, training, answer)
+    is_uneven = not _place(pool, answer.chain)
+    if is_uneven and network.is_training:
+        _with_copies(pool, asked, keep_going)
+    if is_uneven or wide:
+        prices = best_prices(answer.problem)
+        family = Family(answer.problem, _sets(answer.problem, answer.chain), prices.of_group)
+        if is_uneven:
+            _along_sequences(pool, family, keep_going)
+        for chain in _others(pool, family, prices, keep_going) if wide else ():
+            _place(pool, chain)
+    return pool
+
+
+def _with_copies(pool: Pool, asked: Problem, keep_going: KeepGoing) -> None:
+    """Each device that reads a tensor sends its gradient back by itself, which the solvers do not count: with as many as
+    come back in the last answer they find others, some of them better."""
+    for _ in range(_COPY_ROUNDS):
+        before = min(pool.found.items(), key=lambda each: each[1].period_seconds)
+        counted = _counted(asked, before[0])
+        answer = split_for_throughput(
+            counted, keep_going=keep_going, in_flight=in_flight(pool.fabric, pool.training), good_enough=_GOOD_ENOUGH
+        )
+        if answer is None or not keep_going():
+            return
+        places = place_chain(pool.network, pool.fabric, answer.problem, answer.chain)
+        pool.add(better_devices(Evaluation(pool.network, pool.fabric, places), answer.problem))
+        if pool.add(places).period_seconds >= before[1].period_seconds:
+            return
+
+
+def _counted(problem: Problem, places: Places) -> Problem:
+    """With the copies of each net that this distribution sends."""
+    where = [places[members[0]] for members in problem.members]
+    nets = [
+        replace(net, copies=float(max(len({where[group] for group in net.members}) - 1, 1))) for net in problem.nets
+    ]
+    return replace(problem, nets=tuple(nets))
+
+
+def in_flight(fabric: Fabric, training: Training | None) -> Callable[[int], int]:
+    """Micro-batches that a stage keeps with so many devices before it, if all devices have a stage."""
+    if training is None:
+        return lambda used: 1
+    count, most = len(fabric.devices), training.micro_batches
+    return lambda used: max(min(count - used, most), 1)
+
+
+def _place(pool: Pool, chain: Chain) -> bool:
+    """The chain on devices, and on better ones of equal class where ways matter; whether it is as good as hoped there."""
+    places = place_chain(pool.network, pool.fabric, pool.answer.problem, chain)
+    metrics = pool.add(places)
+    if metrics.period_seconds > chain.value * (1 + 1e-6):
+        evaluation = Evaluation(pool.network, pool.fabric, places)
+        metrics = pool.add(better_devices(evaluation, pool.answer.problem))
+    return metrics.period_seconds <= chain.value * (1 + 1e-6)
+
+
+def _others(pool: Pool, family: Family, prices: Prices, keep_going: KeepGoing) -> Iterator[Chain]:
+    """The best for each use of devices, and for sums under several limits of the period."""
+    kept = in_flight(pool.fabric, pool.training)
+    by_use = chains_of_each_use(family, prices, in_flight=kept)
+    yield from by_use
+    for cap in _spread([chain.value for chain in by_use]):
+        for goal in _goals(pool, cap):
+            if not keep_going():
+                return
+            found = best_chain(family, prices, cap=cap * (1 + 1e-9), goal=goal, in_flight=kept)
+            if found is not None:
+                yield replace(found, value=cap)
+
+
+def _along_sequences(pool: Pool, family: Family, keep_going: KeepGoing) -> None:
+    """Where ways differ: chains along orders of devices in which neighbours are near each other."""
+    best = min(metrics.period_seconds for metrics in pool.found.values())
+    for sequence in _sequences(pool.fabric):
+        if not keep_going():
+            return
+        found = best_along(family, pool.fabric, sequence, cap=best)
+        if found is not None:
+            best = min(best, _exactly_here(pool, found, sequence).period_seconds)
+
+
+def _exactly_here(pool: Pool, chain: Chain, sequence: Sequence[int]) -> Metrics:
+    places = [-1] * len(pool.network.operations)
+    for stage, device in zip(chain.stages, sequence, strict=True):
+        for group in groups_in(stage.groups):
+            for operation in pool.answer.problem.members[group]:
+                places[operation] = device
+    return pool.add(places)
+
+
+def _sequences(fabric: Fabric) -> Iterator[list[int]]:
+    """By node, and always to the nearest device from each kind of start."""
+    by_node = sorted(range(len(fabric.devices)), key=lambda place: (fabric.devices[place].node, place))
+    yield by_node
+    starts = {(fabric.devices[place].kind, fabric.devices[place].speed): place for place in reversed(by_node)}
+    for start in starts.values():
+        sequence, left = [start], set(by_node) - {start}
+        while left:
+            nearest = min(left, key=lambda place: (fabric.transfer_seconds(sequence[-1], place, 1 << 20), place))
+            sequence.append(nearest)
+            left.remove(nearest)
+        yield sequence
+        yield sequence[::-1]
+
+
+def _sets(problem: Problem, chain: Chain) -> list[int]:
+    """All sets where they are few, else those along orders, one of which passes every boundary of the chain."""
+    sets = all_sets(problem, _MOST_SETS)
+    if sets is not None:
+        return sets
+    stage_of = {group: number for number, stage in enumerate(chain.stages) for group in groups_in(stage.groups)}
+    through = order_through(problem, [stage_of[group] for group in range(problem.size)])
+    return list({*prefixes(through), *prefixes(greedy_order(problem))})
+
+
+def _spread(values: Iterable[float]) -> list[float]:
+    """A few of the values, evenly over their order."""
+    ordered = sorted(set(values))
+    if len(ordered) <= _CAPS:
+        return ordered
+    return [ordered[round(index * (len(ordered) - 1) / (_CAPS - 1))] for index in range(_CAPS)]
+
+
+def _goals(pool: Pool, period: float) -> Iterator[Goal]:
+    """The latency of one sample, its energy, and devices in use, as sums over stages."""
+    classes = pool.answer.problem.classes
+    devices = {device.name: device for device in pool.fabric.devices}
+    first = [devices[each.devices[0]] for each in classes]
+    ones, nothing = tuple(1.0 for _ in classes), tuple(0.0 for _ in classes)
+    # A tensor is moved once, and both its ends count it.
+    yield Goal(
+        adds=True,
+        second=ones,
+        unit=tuple((each.seconds_per_unit + each.seconds_per_unit_out) / 4 for each in classes),
+        device=nothing,
+    )
+    if any(each.active_watts for each in first):
+        extra = tuple(each.active_watts - each.idle_watts for each in first)
+        yield Goal(adds=True, second=extra, unit=nothing, device=tuple(each.idle_watts * period for each in first))
+    yield Goal(adds=True, second=nothing, unit=nothing, device=ones)

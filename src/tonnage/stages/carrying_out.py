@@ -1,0 +1,178 @@
+"""Runs a distribution of a cluster for real, and puts what was measured beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.engines.base import Engine, EngineOptions, Job, Resources
+from tonnage.errors import UsageError
+from tonnage.hardware import Cluster
+from tonnage.split.distribution import Distribution
+from tonnage.split.metrics import Metrics
+from tonnage.split.observations import LinkStatistics, PlaceStatistics, Spread, Statistics
+from tonnage.split.pool import Pool
+from tonnage.stages.hosts import StageHost, Timeouts
+from tonnage.stages.launchers import EngineLauncher, Launcher, ProcessLauncher
+
+if TYPE_CHECKING:
+    from tonnage.program.exported import Exported
+    from tonnage.stages.report import RunReport
+    from tonnage.stages.training import Training
+
+_WORKER_BYTES = 2 << 30  # torch and its libraries, beside the stage itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """How workers are started: processes of this machine, or jobs of an engine."""
+
+    engine: Engine | None = None
+    options: EngineOptions | None = None
+    image: str = ""
+    control_host: str = "127.0.0.1"  # this machine, as the workers reach it
+    emulates: bool = False  # nodes slower than this machine are emulated by waiting
+    transport: str = "sockets"
+    timeouts: Timeouts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """One quantity, predicted and measured."""
+
+    what: str
+    predicted: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1 if self.measured else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run measured, and what had been predicted."""
+
+    report: RunReport
+    beside: tuple[Beside, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "report": self.report.to_json(),
+            "beside": [asdict(each) | {"error": each.error} for each in self.beside],
+        }
+
+
+def carry_out(
+    exported: Exported,
+    distribution: Distribution,
+    pool: Pool,
+    cluster: Cluster,
+    where: Where,
+    *,
+    samples: int = 32,
+    training: Training | None = None,
+    compare: bool = True,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Start a worker for each stage, run, and compare with the metrics of the distribution."""
+    from tonnage.stages.run import run_distribution
+
+    if distribution.metrics is None:
+        raise UsageError("a distribution without a cluster cannot be run", "add --cluster")
+    report = run_distribution(
+        exported,
+        {str(operation): device for operation, device in distribution.assignment.items()},
+        hosts=list(_hosts(distribution, cluster, where)),
+        samples=samples,
+        training=training,
+        transport=where.transport,
+        launcher=_launcher(distribution, where),
+        timeouts=where.timeouts,
+        compare=compare,
+        progress=progress,
+    )
+    return Outcome(report=report, beside=tuple(beside(distribution.metrics, report, pool)))
+
+
+def _hosts(distribution: Distribution, cluster: Cluster, where: Where) -> Iterator[StageHost]:
+    for device in distribution.stages:
+        name, _, gpu = device.partition("/gpu")
+        node = cluster.node(name)
+        slower = where.emulates and node.speed < 1
+        yield StageHost(
+            device=device,
+            address=node.address or "127.0.0.1",
+            torch_device=f"cuda:{gpu}" if gpu else "cpu",
+            pace=1 / node.speed if slower else 1.0,
+            node=name if where.engine is not None and where.engine.name not in ("local", "podman", "docker") else "",
+        )
+
+
+def _launcher(distribution: Distribution, where: Where) -> Launcher:
+    if where.engine is None:
+        return ProcessLauncher()
+    assert distribution.metrics is not None
+    largest = max(distribution.metrics.memory_bytes.values())
+    job = Job(
+        name="stage",
+        command=(),
+        image=where.image,
+        resources=Resources(memory_bytes=2 * largest + _WORKER_BYTES),
+    )
+    return EngineLauncher(
+        engine=where.engine,
+        options=where.options or EngineOptions(),
+        job=job,
+        python="python3" if where.image else _python(),
+        control_host=where.control_host,
+    )
+
+
+def _python() -> str:
+    import sys
+
+    return sys.executable
+
+
+def beside(metrics: Metrics, report: RunReport, pool: Pool) -> Iterator[Beside]:
+    """Period (or step) and latency, every stage's computing, every link's transfer."""
+    is_training = report.mode == "training"
+    predicted = metrics.step_seconds if is_training else metrics.period_seconds
+    yield Beside(what="step" if is_training else "period", predicted=predicted, measured=report.period_seconds.median)
+    if report.latency_seconds.count:
+        yield Beside(what="latency", predicted=metrics.latency_seconds, measured=report.latency_seconds.median)
+    for stage in report.stages:
+        computed = stage.forward_seconds.median + stage.backward_seconds.median
+        yield Beside(what=stage.device, predicted=metrics.busy_seconds[stage.device], measured=computed)
+    place = {device.name: index for index, device in enumerate(pool.fabric.devices)}
+    for link in report.links:
+        if link.source in place and link.target in place and link.bytes_sample:
+            seconds = pool.fabric.transfer_seconds(place[link.source], place[link.target], round(link.bytes_sample))
+            yield Beside(what=f"{link.source}->{link.target}", predicted=seconds, measured=link.seconds.median)
+
+
+def observed(outcome: Outcome, *, taken_at: float, valid_seconds: float) -> Statistics:
+    """What a run tells about the speed of devices and links, for the next plan."""
+    predicted = {each.what: each.predicted for each in outcome.beside}
+    places, links = [], []
+    for stage in outcome.report.stages:
+        computed = stage.forward_seconds.median + stage.backward_seconds.median
+        slowest = stage.forward_seconds.p95 + stage.backward_seconds.p95
+        if computed and predicted.get(stage.device):
+            nominal = predicted[stage.device]
+            speed = Spread(median=nominal / computed, p95=nominal / slowest)
+            places.append(
+                PlaceStatistics(place=stage.device, taken_at=taken_at, valid_seconds=valid_seconds, speed=speed)
+            )
+    for link in outcome.report.links:
+        if f"{link.source}->{link.target}" in predicted and link.seconds.median:
+            rate = Spread(median=link.bytes_sample / link.seconds.median, p95=link.bytes_sample / link.seconds.p95)
+            links.append(
+                LinkStatistics(
+                    source=link.source, target=link.target, taken_at=taken_at, valid_seconds=valid_seconds,
+                    bandwidth_bytes_second=rate,
+                )
+            )  # fmt: skip
+    return Statistics(places=tuple(places), links=tuple(links))

@@ -1,0 +1,87 @@
+"""What each worker is told: its stage, its neighbours, who else holds its weights. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+from tonnage.errors import UsageError
+from tonnage.stages.hosts import StageHost, Timeouts
+from tonnage.stages.stage import Cut, Stage
+from tonnage.stages.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """The stages of a cut with the devices that run them: one each, or several that take turns."""
+
+    cut: Cut
+    replicas: Mapping[str, tuple[str, ...]] = field(hash=False)  # by stage; the stage's own device first
+
+    @property
+    def stage_of(self) -> dict[str, Stage]:
+        """By device."""
+        return {device: stage for stage in self.cut.stages for device in self.replicas[stage.device]}
+
+    def holders(self) -> dict[str, tuple[str, ...]]:
+        """Of each weight: the last stage first, as gradients come in one process."""
+        return {
+            weight: tuple(device for stage in reversed(stages) for device in self.replicas[stage])
+            for weight, stages in self.cut.holders.items()
+        }
+
+    def links(self, *, training: bool) -> set[tuple[str, str]]:
+        """Ordered pairs of devices that have something to say to each other."""
+        stages = self.cut.links + (self.cut.returns if training else ())
+        pairs = {
+            (source, target)
+            for one, other in stages
+            for source in self.replicas[one]
+            for target in self.replicas[other]
+        }
+        if training:
+            pairs |= {pair for devices in self.holders().values() for pair in permutations(devices, 2)}
+        return pairs
+
+
+def team_of(cut: Cut, replicas: Mapping[str, Sequence[str]], hosts: Sequence[StageHost]) -> Team:
+    """`replicas` are further devices by stage; every device needs a host."""
+    stages = [stage.device for stage in cut.stages]
+    strange = [name for name in replicas if name not in stages]
+    if strange:
+        raise UsageError(f"{strange[0]} has no stage that could be replicated", f"stages are {', '.join(stages)}")
+    found = {stage: (stage, *replicas.get(stage, ())) for stage in stages}
+    devices = [device for group in found.values() for device in group]
+    twice = {device for device in devices if devices.count(device) > 1}
+    if twice:
+        raise UsageError(f"{sorted(twice)[0]} cannot run two stages at once")
+    missing = [device for device in devices if device not in {host.device for host in hosts}]
+    if missing:
+        raise UsageError(f"there is no host for the device {missing[0]}", "give one for each device of the assignment")
+    return Team(cut=cut, replicas=found)
+
+
+def orders_of(
+    team: Team, *, transport: str, timeouts: Timeouts, training: Training | None, loss: str, returns_weights: bool
+) -> dict[str, dict[str, Any]]:
+    """By device."""
+    links, holders = team.links(training=training is not None), team.holders()
+    devices = list(team.stage_of)
+    common = {
+        "kind": "order", "transport": transport, "devices": devices, "links": sorted(links),
+        "replicas": team.replicas, "loss": loss,
+        "training": training.to_json() if training else None, "holders": holders, "depth": team.cut.depth,
+        "setup_seconds": timeouts.setup_seconds, "stall_seconds": timeouts.stall_seconds,
+    }  # fmt: skip
+    return {
+        device: common
+        | {
+            "stage": stage.to_json(),
+            "targets": [target for target in devices if (device, target) in links],
+            "sources": [source for source in devices if (source, device) in links],
+            "returns": [name for name, found in holders.items() if found[0] == device] if returns_weights else [],
+        }
+        for device, stage in team.stage_of.items()
+    }
