@@ -1,17 +1,18 @@
 """Runs distributions for real, on hosts with links of limited rate, and puts the predicted period beside the measured one.
 
-    python execution.py [--cases 0:42] [--samples 16]             as root; about a quarter of an hour
+    python execution.py [--cases 0:42] [--samples 24]             as root; about half an hour
 
-A case is a model, a cluster and a way to split. Each host is a network namespace (`tonnage.stages.namespaces`); a worker of a
-host that is n times slower than this machine waits until n times the processor time of its computing has passed, so that
-several hosts fit onto a few cores. Everything else is real: the stages compute, and tensors cross the links.
+A case is a model, a cluster and a way to split: the solver's best distribution, or cuts at random. Each host is a network
+namespace (`tonnage.stages.namespaces`). A worker of a host that is n times slower than this machine waits until n times the
+processor time that its part needs when nothing disturbs it has passed: it finds out at the beginning, by running its part
+several times. So several hosts fit onto a few cores, and are not slower because of each other. Everything else is real: the
+stages compute, and tensors cross the links.
 
-Processes of one machine share caches and memory, so an operator takes longer beside others than alone. Therefore each model
-first runs on each cluster in one plain way (an even cut): what the stages took is laid on their operators
-(`tonnage.split.learning`), as after any run. All other ways to cut are then predicted from these costs and run: the
-solver's best distribution, and a random one. Rates of links are what one transfer over such a link reaches, measured at the
-beginning. Before the plain run, before each case and after it a control measurement (fixed work on every core) must take
-the same time, else all of it is done again, and where the machine does not get quiet nothing is reported.
+A prediction knows the seconds of each operator, measured in this process with the whole network, the rate of the links, and
+what TCP carries of a rate, measured at the beginning. Nothing is learned from the runs that are predicted.
+
+Control measurements before and after each case (fixed work on every core, and how late a sleeper wakes up) must agree, else
+the case is done again from the costs of its operators on; where the machine does not get quiet nothing is reported.
 
 The rows go to results/execution-DATE.jsonl.
 """
@@ -21,13 +22,14 @@ import json
 import os
 import platform
 import random
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,6 @@ from tonnage.program.aliasing import aliasing_of
 from tonnage.program.exported import Exported, export_module
 from tonnage.split.devices import Fabric
 from tonnage.split.fabric_of import fabric_of
-from tonnage.split.learning import learned
 from tonnage.split.metrics import Evaluation, Metrics
 from tonnage.split.network import Network
 from tonnage.split.pool import make_pool
@@ -55,8 +56,10 @@ from tonnage.stages.run import run_distribution
 HERE = Path(__file__).parent
 MBIT = 1e6
 GIB = 1 << 30
-NOISE = 1.12  # how much the controls around a case may differ
+NOISE = 1.08  # how much the controls around a case may differ
+LATE_SECONDS = 1e-3
 TRIES = 6
+COST_SECONDS = 6.0  # for the measurement of operators
 MODELS_RUN: dict[str, dict[str, int]] = {
     "resnet50": {"pixels": 96}, "bert": {"words": 16}, "gpt2": {"words": 8}, "llama": {"words": 32}, "t5": {"words": 16},
     "cells": {"pixels": 64}, "residual": {"pixels": 40},
@@ -65,7 +68,7 @@ MODELS_RUN: dict[str, dict[str, int]] = {
 CLUSTERS: dict[str, tuple[tuple[float, float], ...]] = {
     "3 equal": ((12, 200 * MBIT),) * 3,
     "2 + 2 unequal": ((10, 200 * MBIT), (10, 200 * MBIT), (20, 50 * MBIT), (20, 50 * MBIT)),
-    "3 on slow links": ((8, 20 * MBIT), (8, 20 * MBIT), (12, 10 * MBIT)),
+    "3 on slow links": ((8, 10 * MBIT), (8, 10 * MBIT), (12, 5 * MBIT)),
 }
 SPLITS = ("best", "random")
 
@@ -82,6 +85,7 @@ def main() -> None:
     parser.add_argument("--cases", default=":")
     parser.add_argument("--samples", type=int, default=24)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the hosts are taken down
     first, _, last = options.cases.partition(":")
     cases = [Case(m, c, s) for m in MODELS_RUN for c in CLUSTERS for s in SPLITS][int(first or 0) : int(last or 999)]
     torch.set_num_threads(1)
@@ -120,41 +124,62 @@ def summary(rows: list[dict[str, Any]]) -> None:
 # -- is the machine quiet? ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Control:
+    """How the machine is."""
+
+    work_seconds: float  # of fixed work on every core at once, the least of many, by the slowest core
+    late_seconds: float  # after which a sleeper wakes up too late, p90
+
+
 def work(_: int) -> float:
-    """Seconds of some arithmetic and some copying, by the wall clock; the median of many."""
+    """Some arithmetic and some copying."""
     torch.set_num_threads(1)
     matrix, block, other = torch.ones(384, 384), torch.ones(2 << 20), torch.ones(2 << 20)
     times = []
-    for _ in range(150):
+    for _ in range(100):
         begin = time.perf_counter()
         for _ in range(8):
             matrix = matrix @ matrix * 1e-3
         other.copy_(block)
         times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    return min(times)
 
 
-def control() -> float:
-    """The work on every core at once, by the slowest."""
+def lateness() -> float:
+    late = []
+    for _ in range(50):
+        begin = time.perf_counter()
+        time.sleep(0.01)
+        late.append(time.perf_counter() - begin - 0.01)
+    return sorted(late)[45]
+
+
+def control() -> Control:
     cores = os.cpu_count() or 1
     with ProcessPoolExecutor(cores) as pool:
         list(pool.map(work, range(cores)))  # processes start
-        return max(pool.map(work, range(cores)))
+        return Control(max(pool.map(work, range(cores))), lateness())
 
 
-def quietly(bench: "Bench", splits: list[str]) -> list[dict[str, Any]]:
-    """The rows of a model on a cluster between which the machine was quiet."""
-    for _ in range(TRIES):
-        network, controls, rows = bench.learned(), [control()], []
-        for split in splits:
-            rows.append(bench.row(network, split))
-            controls.append(control())
-        if max(controls) <= min(controls) * NOISE:
-            return [row | {"controls": controls} for row in rows]
-        shown = ", ".join(f"{each * 1e3:.1f}" for each in controls)
-        errors = ", ".join(f"{row['error']:+.1%}" for row in rows)
-        print(f"(controls of {shown} ms, errors {errors}: again)", flush=True)
-    raise SystemExit("the machine is not quiet: nothing is reported")
+def is_quiet(before: Control, after: Control) -> bool:
+    works = sorted((before.work_seconds, after.work_seconds))
+    return works[1] <= works[0] * NOISE and max(before.late_seconds, after.late_seconds) <= LATE_SECONDS
+
+
+def quietly(bench: "Bench", splits: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a model on a cluster, each from a time when the machine was quiet."""
+    for split in splits:
+        for _ in range(TRIES):
+            before = control()
+            row = bench.row(bench.network(), split)
+            after = control()
+            if is_quiet(before, after):
+                yield row | {"controls": [asdict(before), asdict(after)]}
+                break
+            print(f"(not quiet, error {row['error']:+.1%}: {before}, {after}: again)", flush=True)
+        else:
+            raise SystemExit("the machine is not quiet: nothing is reported")
 
 
 # -- links ----------------------------------------------------------------------------------------------------------------
@@ -236,23 +261,14 @@ class Bench:
     share: float
     samples: int
 
-    def learned(self) -> Network:
-        """Costs by the clock of the processor, made right by one run of an even cut."""
-        kinds = Kinds(model=current_model(), threads=1, repeats=5, clock=time.thread_time)
-        network = network_of(self.exported, aliasing_of(self.exported.module), kinds)
-        fabric = fabric_of(cluster_of(self.cluster, self.share))
-        places = along(network, [device.speed for device in fabric.devices])
-        metrics, report = self.run(network, fabric, places)
-        return learned(
-            network,
-            {
-                operation.id: fabric.devices[place].name
-                for operation, place in zip(network.operations, places, strict=True)
-            },
-            {device.name: "cpu" for device in fabric.devices},
-            metrics,
-            {stage.device: stage.forward_seconds.median for stage in report.stages},
-        )
+    def network(self) -> Network:
+        """With costs by the clock of the processor when nothing disturbs it, as workers take it."""
+        begin = time.perf_counter()
+        with torch.no_grad():
+            self.exported.module(*self.exported.arguments, **self.exported.keywords)
+        repeats = max(10, round(COST_SECONDS / 2 / (time.perf_counter() - begin)))
+        kinds = Kinds(model=current_model(), threads=1, repeats=repeats, clock=time.thread_time, typical=min)
+        return network_of(self.exported, aliasing_of(self.exported.module), kinds)
 
     def row(self, network: Network, split: str) -> dict[str, Any]:
         fabric = fabric_of(cluster_of(self.cluster, self.share))

@@ -25,6 +25,7 @@ from tonnage.estimate.graph_costs import Costs
 from tonnage.program.virtual_gpu.graph_training import Optimizer, loss_of
 
 Clock = Callable[[], float]
+Typical = Callable[[Sequence[float]], float]
 _WARM_UPS = 2
 
 
@@ -38,10 +39,11 @@ class Run:
     repeats: int = 7
     threads: int | None = None  # those of torch
     clock: Clock = time.perf_counter
+    typical: Typical = median  # or min, where others use the machine as well
 
 
 def measured_costs(module: fx.GraphModule, run: Run) -> Costs:
-    """Medians. The model's weights and buffers are the same afterwards."""
+    """What is typical of several runs. The model's weights and buffers are the same afterwards."""
     keep_freed_memory()  # as workers do
     nodes = [node.name for node in module.graph.nodes if node.op == "call_function"]
     each, whole = _Watched(module, nodes, run), _Watched(module, nodes[-1:], run)
@@ -51,7 +53,7 @@ def measured_costs(module: fx.GraphModule, run: Run) -> Costs:
             sums.append(whole.step())
             parts.append(each.step())
         update = _update_seconds(module, run) if run.optimizer else 0.0
-    costs, total = _medians(parts[_WARM_UPS:]), _medians(sums[_WARM_UPS:])
+    costs, total = _typical(parts[_WARM_UPS:], run.typical), _typical(sums[_WARM_UPS:], run.typical)
     scaled = costs.scaled(
         _ratio(total.forward_seconds, costs.forward_seconds), _ratio(total.backward_seconds, costs.backward_seconds)
     )
@@ -60,15 +62,15 @@ def measured_costs(module: fx.GraphModule, run: Run) -> Costs:
     )
 
 
-def _medians(runs: Sequence[Costs]) -> Costs:
+def _typical(runs: Sequence[Costs], typical: Typical) -> Costs:
+    def of(phase: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        names = dict.fromkeys(name for run in phase for name in run)
+        return {name: typical([run.get(name, 0.0) for run in phase]) for name in names}
+
     return Costs(
-        forward_seconds=_median([run.forward_seconds for run in runs]),
-        backward_seconds=_median([run.backward_seconds for run in runs]),
+        forward_seconds=of([run.forward_seconds for run in runs]),
+        backward_seconds=of([run.backward_seconds for run in runs]),
     )
-
-
-def _median(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: median(run.get(name, 0.0) for run in runs) for name in dict.fromkeys(n for run in runs for n in run)}
 
 
 def _ratio(whole: Mapping[str, float], parts: Mapping[str, float]) -> float:
@@ -180,7 +182,7 @@ def _update_seconds(module: fx.GraphModule, run: Run) -> float:
         start = run.clock()
         optimizer.step()
         spans.append(run.clock() - start)
-    return median(spans)
+    return run.typical(spans)
 
 
 @contextmanager

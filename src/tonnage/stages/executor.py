@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from tonnage.stages.tensors import map_tensors
 from tonnage.stages.timings import Clock, Transferred
 
 _TICK_SECONDS = 0.5
+_REHEARSAL_SECONDS = 3.0  # of a node that is made slower: a machine that others use is slow for seconds
 _MEASURED = ("value", "gradient", "weight")  # kinds of messages that are the traffic of a link
 
 
@@ -61,6 +63,7 @@ class Executor:
         self.ready = Readiness()
         self.values: dict[int, dict[str, Any]] = {}  # by sample
         self.is_stopping = False
+        self.rehearsed: set[int] = set()
         self.functions = [
             compile_code(each.code, (*each.inputs, *each.weights), each.outputs, self.torch_device)
             for each in self.stage.segments
@@ -145,7 +148,9 @@ class Executor:
     def do(self, task: Task) -> None:
         number, place = task
         held, segment = self.values[number], self.stage.segments[place]
-        with torch.no_grad(), self.computing(number, "forward", f"sample {number}"):
+        if self.clock.is_paced and place not in self.rehearsed:
+            self.rehearse(place, [held[name] for name in segment.inputs])
+        with torch.no_grad(), self.computing(number, "forward", f"sample {number}", place):
             made = self.functions[place](*(held[name] for name in segment.inputs), *self.segment_weights(place))
         for name, value in zip(segment.outputs, made, strict=True):
             self.hold(number, name, value)
@@ -154,6 +159,17 @@ class Executor:
         self.ready.happen(("ran", number, place), number)
         if all(("ran", number, each) in self.ready for each in range(len(self.stage.segments))):
             self.finish(number)
+
+    def rehearse(self, place: int, inputs: list[Any]) -> None:
+        """Before a segment runs on a node that is made slower: what it needs when nothing disturbs it."""
+        self.rehearsed.add(place)
+        end = time.monotonic() + (0.0 if self.stage.written_weights else _REHEARSAL_SECONDS / len(self.functions))
+        while time.monotonic() < end:
+            copies = [map_tensors(value, torch.clone) for value in inputs]  # it may write to them
+            timed = self.clock.rehearsing("forward", place)
+            with torch.no_grad(), _Computing(self.activity, timed, "rehearsing"):
+                self.functions[place](*copies, *self.segment_weights(place))
+            self.activity.steps += 1
 
     def finish(self, number: int) -> None:
         del self.values[number]
@@ -184,8 +200,8 @@ class Executor:
         else:
             self.links.send(self.routes.device(stage, number), header, value)
 
-    def computing(self, number: int, phase: str, what: str) -> _Computing:
-        return _Computing(self.activity, self.clock.computing(number, phase), f"computing {what} ({phase})")
+    def computing(self, number: int, phase: str, what: str, place: int = 0) -> _Computing:
+        return _Computing(self.activity, self.clock.computing(number, phase, place), f"computing {what} ({phase})")
 
     def _waiting_for(self) -> str:
         fact = self.ready.waits_for

@@ -15,7 +15,7 @@ class StageHost:
     address: str = "127.0.0.1"  # where the others reach it; it listens on nothing else
     torch_device: str = "cpu"  # or cuda:0
     threads: int = 1  # that torch computes with
-    # Emulates a slower node: computing takes so many times the processor time of the computing thread, so leave it one.
+    # Emulates a slower node: computing takes so many times the least processor time that its thread needs, so leave it one.
     pace: float = 1.0
     prefix: tuple[str, ...] = ()  # words before the command, for processes: ip netns exec NAME
     node: str = ""  # as an engine calls it; "" for any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.estimate.graph_costs import Processor, gpu_costs, processor_costs
@@ -54,6 +55,7 @@ class Kinds:
     threads: int | None = None
     repeats: int = 7
     clock: Callable[[], float] = time.perf_counter  # or time.thread_time, where others use the machine as well
+    typical: Callable[[Sequence[float]], float] = median  # of the runs; or min, likewise
 
 
 def network_of(graph: ExportedGraph, aliases: Aliases, kinds: Kinds, *, optimizer: Optimizer | None = None) -> Network:
@@ -74,6 +76,7 @@ def network_of(graph: ExportedGraph, aliases: Aliases, kinds: Kinds, *, optimize
             repeats=kinds.repeats,
             threads=kinds.threads,
             clock=kinds.clock,
+            typical=kinds.typical,
         )
         costs[CPU] = measured_costs(graph.module, how)
     return network_from_graph(

@@ -52,7 +52,8 @@ class Timings:
 
 @dataclass
 class Clock:
-    """Times computing. With a pace of p, it lasts p times the processor time it needed: an emulation of a slower node.
+    """Times computing. With a pace of p, it lasts p times the least processor time that the same work has needed so far:
+    an emulation of a slower node, which is not slower still because others use this machine as well.
 
     On a GPU the time that passes is taken, as the thread's own tells nothing there.
     """
@@ -60,17 +61,31 @@ class Clock:
     timings: Timings
     pace: float = 1.0
     synchronize: Any = None  # waits until a GPU has done what it was given
+    _least: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    @property
+    def is_paced(self) -> bool:
+        return self.pace > 1.0
 
     @contextmanager
-    def computing(self, number: int, phase: str) -> Iterator[None]:
-        start, processor_start = time.perf_counter(), time.thread_time()
-        yield
+    def computing(self, number: int, phase: str, place: int = 0) -> Iterator[None]:
+        """A phase of a segment."""
+        start = time.perf_counter()
+        with self.rehearsing(phase, place) as used:
+            yield
+        if (rest := start + self.pace * self._least[phase, place] - time.perf_counter()) > 0 and self.is_paced:
+            time.sleep(rest)
+        self.timings.computed.append(Computed(number, phase, time.perf_counter() - start, used[0]))
+
+    @contextmanager
+    def rehearsing(self, phase: str, place: int) -> Iterator[list[float]]:
+        """The same work without its row, to learn what it needs; the seconds are in the list afterwards."""
+        start, processor_start, used = time.perf_counter(), time.thread_time(), list[float]()
+        yield used
         if self.synchronize is not None:
             self.synchronize()
-        used = time.perf_counter() - start if self.synchronize is not None else time.thread_time() - processor_start
-        if (rest := start + self.pace * used - time.perf_counter()) > 0 and self.pace > 1.0:
-            time.sleep(rest)
-        self.timings.computed.append(Computed(number, phase, time.perf_counter() - start, used))
+        used.append(time.perf_counter() - start if self.synchronize else time.thread_time() - processor_start)
+        self._least[phase, place] = min(used[0], self._least.get((phase, place), used[0]))
 
 
 def peak_bytes(device: str) -> int:

@@ -128,7 +128,7 @@ class TrainingExecutor(Executor):
     def _forward(self, number: int, place: int) -> None:
         # A forward that is repeated must find what this one found; what it changes is changed once.
         before = {name: self.weights[name].clone() for name in self.stage.written_weights if self.training.recompute}
-        with self.computing(number, "forward", f"micro-batch {number}"):
+        with self.computing(number, "forward", f"micro-batch {number}", place):
             made = self._run(number, place)
         leaves = {name: map_tensors(value, _leaf) for name, value in made.items()}
         self.made[number, place] = before if self.training.recompute else made
@@ -160,7 +160,7 @@ class TrainingExecutor(Executor):
 
     def _backward(self, number: int, negative_place: int) -> None:
         place = -negative_place
-        with self.computing(number, "backward", f"micro-batch {number}"):
+        with self.computing(number, "backward", f"micro-batch {number}", place):
             made = self.made.pop((number, place))
             if self.training.recompute:
                 made = self._run(number, place, made)
