@@ -26,7 +26,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -326,11 +326,13 @@ def along(network: Network, shares: list[float]) -> list[int]:
     return places
 
 
-def hosts_of(cluster: str, rig: Rig, used: set[str]) -> Iterator[StageHost]:
+def hosts_of(cluster: str, rig: Rig, used: set[str], extra: Mapping[str, float] | None = None) -> Iterator[StageHost]:
+    """Those in use; some may be slower still, by a factor."""
     for index, (slower, _) in enumerate(CLUSTERS[cluster]):
         name = f"h{index}"
         if name in used:
-            yield StageHost(device=name, address=rig.addresses[name], pace=slower, prefix=rig.prefix(name))
+            pace = slower * (extra or {}).get(name, 1.0)
+            yield StageHost(device=name, address=rig.addresses[name], pace=pace, prefix=rig.prefix(name))
 
 
 if __name__ == "__main__":
