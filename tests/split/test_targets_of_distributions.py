@@ -1,6 +1,7 @@
 """Distributions for each target, fronts, re-plans, and what does not fit."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
