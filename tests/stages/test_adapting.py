@@ -8,22 +8,20 @@ from pathlib import Path
 
 import pytest
 from pipelines import chain
-from worlds import World, cluster_of
+from worlds import World, cluster_of, died
 
 from tonnage.errors import Unreachable
 from tonnage.hardware import Cluster
 from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import Fabric
 from tonnage.split.distributing import best_for
-from tonnage.split.distribution import Distribution
 from tonnage.split.fabric_now import fabric_now
 from tonnage.split.fabric_of import fabric_of
 from tonnage.split.network import Network
 from tonnage.split.observations import PlaceStatistics, Statistics
-from tonnage.split.pool import Pool, make_pool
+from tonnage.split.pool import make_pool
 from tonnage.split.targets import Target
 from tonnage.stages.adapting import Round, adapt
-from tonnage.stages.carrying_out import Outcome
 from tonnage.stages.hosts import LostWorkers
 
 TWELVE = chain([1.0] * 12)
@@ -129,7 +127,7 @@ def test_a_halved_link_that_is_still_worth_it_is_predicted_right(tmp_path: Path)
 
 @pytest.mark.parametrize("lost", ["n0", "n1", "n2"])
 def test_a_node_that_dies_is_replaced_by_those_left(cluster: Cluster, lost: str) -> None:
-    world = World([fabric_of(cluster)], deaths={0: lost})
+    world = World([fabric_of(cluster)], failures={0: died(lost)})
     first, second = rounds_of(world, cluster, TWELVE, 2)
     assert (first.outcome, first.measured_seconds) == (None, None)
     assert first.as_dict()["lost"] == [lost]
@@ -138,7 +136,7 @@ def test_a_node_that_dies_is_replaced_by_those_left(cluster: Cluster, lost: str)
 
 
 def test_nodes_may_die_one_after_the_other(cluster: Cluster) -> None:
-    world = World([fabric_of(cluster)], deaths={0: "n0", 1: "n1"})
+    world = World([fabric_of(cluster)], failures={0: died("n0"), 1: died("n1")})
     last = rounds_of(world, cluster, TWELVE, 3)[-1]
     assert (last.distribution.stages, last.measured_seconds) == (("n2",), 12.0)
 
@@ -163,24 +161,19 @@ def test_nothing_is_planned_after_the_last_round(cluster: Cluster, tmp_path: Pat
 
 def test_a_loss_in_the_last_round_goes_through(cluster: Cluster) -> None:
     with pytest.raises(LostWorkers, match="the worker of n1 died"):
-        rounds_of(World([fabric_of(cluster)], deaths={1: "n1"}), cluster, TWELVE, 2)
+        rounds_of(World([fabric_of(cluster)], failures={1: died("n1")}), cluster, TWELVE, 2)
 
 
 def test_the_loss_of_the_only_device_goes_through(tmp_path: Path) -> None:
     alone = cluster_of(tmp_path, speeds=(1,), rates=("1 GB/s",))
     with pytest.raises(LostWorkers, match="the worker of n0 died"):
-        rounds_of(World([fabric_of(alone)], deaths={0: "n0"}), alone, TWELVE, 2)
+        rounds_of(World([fabric_of(alone)], failures={0: died("n0")}), alone, TWELVE, 2)
 
 
 @pytest.mark.parametrize("error", [Unreachable("nothing moved for 20 s: n1 was waiting"), LostWorkers("no word", [])])
 def test_a_failure_that_is_not_of_one_device_goes_through(cluster: Cluster, error: Unreachable) -> None:
-    pool = make_pool(TWELVE, fabric_of(cluster))
-
-    def carry(distribution: Distribution, pool: Pool) -> Outcome:
-        raise error
-
     with pytest.raises(Unreachable) as caught:
-        list(adapt(best_for(pool, Target.THROUGHPUT), pool, cluster, carry, rounds=3))
+        rounds_of(World([fabric_of(cluster)], failures={0: error}), cluster, TWELVE, 3)
     assert caught.value is error
 
 

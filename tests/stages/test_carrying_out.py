@@ -85,7 +85,7 @@ def started(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, where: Where) -> 
     called: dict[str, Any] = {}
     distribution, pool = planned(cluster)
 
-    def run_distribution(network: Any, assignment: Any, **more: Any) -> Any:
+    def run_distribution(_network: Any, assignment: Any, **more: Any) -> Any:
         called.update(more, assignment=assignment)
         return report_of(1.0, dict.fromkeys(distribution.stages, always(1.0)))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tonnage.errors import Unreachable
 from tonnage.hardware import Cluster, read_cluster
 from tonnage.split.devices import Fabric
 from tonnage.split.distribution import Distribution
@@ -75,17 +76,21 @@ def really(distribution: Distribution, pool: Pool, fabric: Fabric) -> Outcome:
     return Outcome(report=report, beside=tuple(beside(distribution.metrics, report, pool)))
 
 
+def died(device: str) -> LostWorkers:
+    return LostWorkers(f"the worker of {device} died", [device])
+
+
 @dataclass
 class World:
-    """How devices and links are in each round; the last is how they stay. `deaths` are workers that die, by round."""
+    """How devices and links are in each round; the last is how they stay. Some rounds may fail."""
 
     fabrics: Sequence[Fabric]
-    deaths: Mapping[int, str] = field(default_factory=dict)
+    failures: Mapping[int, Unreachable] = field(default_factory=dict)
     runs: list[Distribution] = field(default_factory=list)
 
     def carry(self, distribution: Distribution, pool: Pool) -> Outcome:
         number = len(self.runs)
         self.runs.append(distribution)
-        if number in self.deaths:
-            raise LostWorkers(f"the worker of {self.deaths[number]} died", [self.deaths[number]])
+        if number in self.failures:
+            raise self.failures[number]
         return really(distribution, pool, self.fabrics[min(number, len(self.fabrics) - 1)])
