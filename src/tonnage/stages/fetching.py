@@ -28,7 +28,8 @@ def fetch(url: str) -> bytes:
         with urlopen(request, timeout=SILENCE_SECONDS) as response:
             return _all_of(response, url)
     except HTTPError as error:
-        raise Unreachable(f"{url} answers {error.code} {error.reason}") from None
+        with error:
+            raise Unreachable(f"{url} answers {error.code} {error.reason}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise Unreachable(f"{url} does not answer: {reason}", "is the address right?") from None

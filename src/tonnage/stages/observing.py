@@ -26,14 +26,18 @@ def observed(
     `planned` is the fabric that the run was predicted for. What a run cannot tell is as it was planned.
     """
     looked = _Looked(outcome, planned, fabric_of(cluster))
-    common = {"taken_at": taken_at, "valid_seconds": valid_seconds}
-    return Statistics(
-        places=tuple(PlaceStatistics(place=name, speed=speed, **common) for name, speed in looked.speeds()),
-        links=tuple(
-            LinkStatistics(source=link.source, target=link.target, bandwidth_bytes_second=rate, **common)
-            for link, rate in looked.rates()
-        ),
-    )
+    places = [
+        PlaceStatistics(place=device, taken_at=taken_at, valid_seconds=valid_seconds, speed=speed)
+        for device, speed in looked.speeds()
+    ]
+    links = [
+        LinkStatistics(
+            source=link.source, target=link.target, taken_at=taken_at, valid_seconds=valid_seconds,
+            bandwidth_bytes_second=rate,
+        )
+        for link, rate in looked.rates()
+    ]  # fmt: skip
+    return Statistics(places=tuple(places), links=tuple(links))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,8 @@ class _Looked:
             slowest = stage.forward_seconds.p95 + stage.backward_seconds.p95
             expected = predicted.get(stage.device, 0.0)
             if computed and expected:
-                share = shares[stage.device]
-                yield (
-                    stage.device,
-                    Spread(median=share * _ratio(expected, computed), p95=share * _ratio(expected, slowest)),
-                )
+                median, p95 = (shares[stage.device] * _ratio(expected, seconds) for seconds in (computed, slowest))
+                yield stage.device, Spread(median=median, p95=p95)
 
     def rates(self) -> Iterator[tuple[LinkTimes, Spread]]:
         ways = {link: self.planned.way_between(link.source, link.target) for link in self.outcome.report.links}
