@@ -66,6 +66,7 @@ def split_command(
         check_folder(file)
     training = _training(train, micro_batches, optimizer, recompute)
     where = _where(run, engine, image, option or [], control, transport, emulate, rounds)
+    targets = _targets(target, front, rounds)
     machines = None if cluster is None else read_cluster(cluster)
     last = None if replan is None else read_assignment(replan)
     with progress() as say:
@@ -73,7 +74,7 @@ def split_command(
         found = split(
             _named(program, network),
             cluster=machines,
-            targets=target or _first(front),
+            targets=targets,
             axes=[each.strip() for each in front.split(",")] if front else (),
             contiguous=contiguous,
             training=training,
@@ -154,8 +155,13 @@ def _named(program: str, network: str) -> str:
     return program or network
 
 
-def _first(front: str) -> list[str]:
-    return [front.split(",")[0].strip()] if front else ["throughput"]
+def _targets(given: list[str] | None, front: str, rounds: int) -> list[str]:
+    from tonnage.errors import UsageError
+
+    found = given or [front.split(",")[0].strip() or "throughput"]
+    if rounds > 1 and found[0] != "throughput":
+        raise UsageError("a re-plan is for throughput", f"leave out --rounds, or {found[0]}")
+    return found
 
 
 def _training(train: bool, micro_batches: int, optimizer: str, recompute: bool) -> TrainingOptions | None:

@@ -38,8 +38,6 @@ def run_rounds(
 
     if found.exported is None or found.pool is None or cluster is None:
         raise UsageError("only a program can be run", "name one: model.py:build, with --cluster")
-    if rounds > 1 and found.distributions[0].target != "throughput":
-        raise UsageError("a re-plan is for throughput", "leave out other targets, or --rounds")
     exported, trained = found.exported, _trained(training, samples)
 
     def carry(distribution: Distribution, pool: Pool) -> Outcome:
