@@ -14,7 +14,8 @@ from tonnage.split.fabric_of import fabric_of
 from tonnage.split.observations import LinkStatistics, Statistics
 from tonnage.stages.carrying_out import Beside, Outcome
 from tonnage.stages.observing import observed
-from tonnage.stages.report import LinkTimes, Spread
+from tonnage.stages.report import LinkTimes, Spread, links_of
+from tonnage.stages.timings import Timings, Transferred
 
 GB = 1e9
 
@@ -87,6 +88,14 @@ def test_a_bandwidth_is_bytes_by_seconds(cluster: Cluster) -> None:
 @pytest.mark.parametrize("messages", [1, 20])
 def test_tiny_messages_say_nothing_of_a_bandwidth(cluster: Cluster, messages: float) -> None:
     assert rate(seen(cluster, fabric_of(cluster), sent(4000 * messages, 0.004 * messages, messages=messages))) is None
+
+
+def test_messages_of_a_sample_are_counted() -> None:
+    """Two samples with two values each; weights are of steps, and not counted."""
+    rows = [Transferred(number, "value", "n0", 1000, 0.5) for number in (0, 0, 1, 1)]
+    rows.append(Transferred(0, "weight", "n0", 9000, 1.0))
+    (link,) = links_of({"n1": Timings(transferred=rows)}, range(2), range(1))
+    assert (link.messages_sample, link.bytes_sample, link.seconds.median, link.bytes_update) == (2, 2000, 1.0, 9000)
 
 
 def test_a_short_transfer_may_be_all_waking_up(cluster: Cluster) -> None:

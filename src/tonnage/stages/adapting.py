@@ -17,7 +17,7 @@ from tonnage.split.pool import Pool
 from tonnage.split.replanning import Replan, replan
 from tonnage.stages.carrying_out import Outcome, predicted_seconds
 from tonnage.stages.hosts import LostWorkers
-from tonnage.stages.observing import observed
+from tonnage.stages.observing import observed, speed_shares
 
 TOLERANCE = 0.2  # by how much the period may be above the prediction before anything is changed
 VALID_SECONDS = 3600.0
@@ -132,8 +132,7 @@ class _Planned:
 
     def is_exceeded_by(self, new: Statistics, tolerance: float) -> bool:
         """Whether a device or link that was planned with less than the file says has much of that again."""
-        nominal = {device.name: device.speed for device in self.nominal.devices}
-        shares = {device.name: device.speed / nominal[device.name] for device in self.fabric.devices}
+        shares = speed_shares(self.fabric, self.nominal)
         speeds = [
             (min(entry.speed.value(self.pessimistic), 1.0), shares[entry.place]) for entry in new.places if entry.speed
         ]

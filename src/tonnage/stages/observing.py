@@ -40,6 +40,12 @@ def observed(
     return Statistics(places=tuple(places), links=tuple(links))
 
 
+def speed_shares(planned: Fabric, nominal: Fabric) -> dict[str, float]:
+    """The speed that each device was planned with, times that of the cluster file."""
+    usual = {device.name: device.speed for device in nominal.devices}
+    return {device.name: device.speed / usual[device.name] for device in planned.devices}
+
+
 @dataclass(frozen=True, slots=True)
 class _Looked:
     outcome: Outcome
@@ -49,8 +55,7 @@ class _Looked:
     def speeds(self) -> Iterator[tuple[str, Spread]]:
         """The fabric that was planned for may have had other speeds than the file already."""
         predicted = {each.what: each.predicted for each in self.outcome.beside}
-        nominal = {device.name: device.speed for device in self.nominal.devices}
-        shares = {device.name: device.speed / nominal[device.name] for device in self.planned.devices}
+        shares = speed_shares(self.planned, self.nominal)
         for stage in self.outcome.report.stages:
             computed = stage.forward_seconds.median + stage.backward_seconds.median
             slowest = stage.forward_seconds.p95 + stage.backward_seconds.p95
