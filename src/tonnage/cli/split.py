@@ -94,7 +94,8 @@ def split_command(
             pessimistic=pessimistic,
         )  # fmt: skip
     done = _followed(found, running, as_json, rounds)
-    keep(done, save_statistics, record)
+    if done:
+        keep(done, save_statistics, record)
     if html is not None:
         write_page(found, done[0].outcome if done else None, html)
     _write(found, done, as_json, output, of_front=bool(front))

@@ -67,14 +67,16 @@ def _trained(training: TrainingOptions | None, samples: int) -> Training | None:
 
 def keep(done: Sequence[Round], statistics: Path | None, record: bool) -> None:
     """What the rounds told: as statistics for the next plan, and as rows of the database."""
-    from tonnage.split.statistics_file import statistics_text
-    from tonnage.stages.measurements import keep_measurement
+    if statistics is not None:
+        from tonnage.split.statistics_file import statistics_text
 
-    if statistics is not None and done:
         statistics.write_text(statistics_text(done[-1].seen))
-    for each in done if record else ():
-        if each.outcome is not None:
-            keep_measurement(each.outcome, each.distribution)
+    if record:
+        from tonnage.stages.measurements import keep_measurement
+
+        for each in done:
+            if each.outcome is not None:
+                keep_measurement(each.outcome, each.distribution)
 
 
 def read_assignment(path: Path) -> dict[str | int, str]:

@@ -129,7 +129,7 @@ def print_round(number: int, done: Round) -> None:
     else:
         off = done.measured_seconds / done.predicted_seconds - 1
         told = f"measured {format_seconds(done.measured_seconds)} ({off:+.0%})"
-    print(f"round {number}: predicted {format_seconds(done.predicted_seconds)}, {told}")
+    print(f"round {number}: predicted {format_seconds(done.predicted_seconds)}, {told}", flush=True)
     if done.replanned is not None:
         print(f"  planned again in {format_seconds(done.replan_seconds)}: {_plan(done.replanned)}", flush=True)
 
