@@ -1,6 +1,7 @@
 """Distributions for each target, fronts, re-plans, and what does not fit."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -128,11 +129,12 @@ def test_a_straggler_gives_work_away() -> None:
     assert found.migration.total_bytes > 0
 
 
-def test_a_lost_device_is_replaced_and_its_weights_come_from_the_keeper() -> None:
+def test_a_lost_device_is_replaced_and_its_weights_come_from_one_that_is_left() -> None:
     network, fabric = chain([1.0] * 6), star([1.0, 1.0, 1.0])
     first = best_for(make_pool(network, fabric), Target.THROUGHPUT)
     left = star([1.0, 1.0])  # n0 and n1
-    found = replan(network, left, first.assignment, keeper="n0")
+    found = replan(network, left, first.assignment)
+    assert {source for source, _ in found.migration.moved_bytes} <= {"n0", "n1"}
     assert found.distribution.value == 3.0
     assert set(found.distribution.stages) == {"n0", "n1"}
     assert found.pays
@@ -144,6 +146,15 @@ def test_where_nothing_changed_nothing_moves() -> None:
     found = replan(network, fabric, first.assignment)
     assert not found.pays
     assert found.distribution.value == first.value
+    assert found.distribution.assignment == first.assignment
+    assert found.migration.total_bytes == 0
+
+
+def test_the_only_device_in_use_may_be_lost() -> None:
+    network = chain([1.0] * 2)
+    found = replan(network, star([1.0, 1.0]), {"op0": "gone", "op1": "gone"})
+    assert found.old_period_seconds == inf
+    assert found.distribution.value == 1.0
 
 
 def test_another_networks_distribution_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Rigs of the engines' tests serve here as well."""
+"""Rigs of the engines' tests and networks of the splits' serve here as well."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.append(str(Path(__file__).parents[1] / "engines"))
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("engines", "split")]
 
 
 @pytest.fixture(autouse=True)

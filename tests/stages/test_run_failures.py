@@ -20,7 +20,7 @@ from torch import nn
 
 from tonnage.errors import Refused, TonnageError, Unreachable
 from tonnage.program.exported import Exported, export_module
-from tonnage.stages.hosts import StageHost, Timeouts
+from tonnage.stages.hosts import LostWorkers, StageHost, Timeouts
 from tonnage.stages.launchers import ProcessLauncher
 from tonnage.stages.run import run_distribution
 from tonnage.stages.wire import connect
@@ -78,8 +78,8 @@ def run(launcher: Meddler, on_third: Callable[[], None], **more: Any) -> tuple[T
 def test_a_killed_worker_ends_the_run_and_is_named(transport: str) -> None:
     launcher = Meddler()
     error, seconds = run(launcher, lambda: os.kill(launcher.process("d1") or 0, signal.SIGKILL), transport=transport)
-    assert isinstance(error, Unreachable)
-    assert error.exit_code == 5
+    assert isinstance(error, LostWorkers)
+    assert (error.exit_code, error.devices) == (5, ("d1",))
     assert "the worker of d1 died while" in error.message
     assert "SIGKILL" in error.message
     assert seconds < 10
@@ -89,7 +89,8 @@ def test_a_killed_worker_ends_the_run_and_is_named(transport: str) -> None:
 def test_a_worker_that_stands_still_is_named_with_what_it_was_doing() -> None:
     launcher = Meddler()
     error, seconds = run(launcher, lambda: os.kill(launcher.process("d2") or 0, signal.SIGSTOP))
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, LostWorkers)
+    assert error.devices == ("d2",)
     assert "d2 gave no sign of life" in error.message
     assert seconds < LIMITS.silence_seconds + 10
     assert not any(launcher.is_alive(device) for device in ("d0", "d1", "d2"))

@@ -121,14 +121,12 @@ def _see(
     cluster: Cluster, token_file: Path | None, effort: Effort, *, links: bool, contention: bool
 ) -> tuple[Seen, list[Together]]:
     from tonnage.stages.contention import see_contention
-    from tonnage.stages.measuring import agents_of, differences, see_links, see_nodes
+    from tonnage.stages.measuring import agents_of, differences, see
     from tonnage.stages.tokens import read_token
 
     agents = agents_of(cluster, read_token(token_file))
     with progress() as say:
-        seen = see_nodes(agents, effort, say)
-        if links:
-            see_links(agents, seen, effort, say)
+        seen = see(agents, effort, say, links=links)
         together = see_contention(agents, seen, effort, say) if contention else []
     for sentence in differences(cluster, seen):
         print(f"note: {sentence}", file=sys.stderr)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli import split_options as options
 
 if TYPE_CHECKING:
+    from tonnage.hardware import Cluster
     from tonnage.split.statistics import Statistics
-    from tonnage.stages.carrying_out import Outcome, Where
+    from tonnage.stages.adapting import Round
+    from tonnage.stages.carrying_out import Where
     from tonnage.stages.splitting import Split, TrainingOptions
 
 
@@ -26,6 +29,7 @@ def split_command(
     recompute: options.Recompute = False,
     batch: options.Batch = None,
     statistics: options.Statistics = None,
+    token_file: options.TokenFile = None,
     replan: options.Replan = None,
     pessimistic: options.Pessimistic = False,
     run: options.Run = False,
@@ -35,6 +39,7 @@ def split_command(
     control: options.Control = "127.0.0.1",
     transport: options.Transport = "sockets",
     samples: options.Samples = 32,
+    rounds: options.Rounds = 1,
     emulate: options.Emulate = False,
     save_statistics: options.SaveStatistics = None,
     record: options.Record = False,
@@ -52,7 +57,7 @@ def split_command(
     """
     from tonnage.cli.estimate import check_folder
     from tonnage.cli.output import progress
-    from tonnage.cli.split_run import keep, read_assignment, run_first, write_page
+    from tonnage.cli.split_run import keep, read_assignment, run_rounds, write_page
     from tonnage.hardware import read_cluster
     from tonnage.split.sources.network_file import write_network
     from tonnage.stages.splitting import split
@@ -60,19 +65,21 @@ def split_command(
     for file in (save_statistics, save_network, html, output):
         check_folder(file)
     training = _training(train, micro_batches, optimizer, recompute)
-    where = _where(run, engine, image, option or [], control, transport, emulate)
+    where = _where(run, engine, image, option or [], control, transport, emulate, rounds)
+    targets = _targets(target, front, rounds)
     machines = None if cluster is None else read_cluster(cluster)
     last = None if replan is None else read_assignment(replan)
     with progress() as say:
+        known = _statistics(statistics or [], machines, token_file, say)
         found = split(
             _named(program, network),
             cluster=machines,
-            targets=target or _first(front),
+            targets=targets,
             axes=[each.strip() for each in front.split(",")] if front else (),
             contiguous=contiguous,
             training=training,
             batch=batch,
-            statistics=_statistics(statistics),
+            statistics=known,
             pessimistic=pessimistic,
             last=last,
             seconds=seconds,
@@ -80,25 +87,48 @@ def split_command(
         )
         if save_network is not None and found.pool is not None:
             write_network(found.pool.network, save_network)
-        outcome = None
-        if where is not None:
-            outcome = run_first(found, machines, where, samples=samples, training=training, progress=say)
-    if outcome is not None:
-        keep(outcome, found.distributions[0], save_statistics, record)
+    running: Iterable[Round] = ()
+    if where is not None:
+        running = run_rounds(
+            found, machines, where, samples=samples, training=training, rounds=rounds, statistics=known,
+            pessimistic=pessimistic,
+        )  # fmt: skip
+    done = _followed(found, running, as_json, rounds)
+    if done:
+        keep(done, save_statistics, record)
     if html is not None:
-        write_page(found, outcome, html)
-    _print(found, outcome, as_json, output, of_front=bool(front))
+        write_page(found, done[0].outcome if done else None, html)
+    _write(found, done, as_json, output, of_front=bool(front))
+
+
+def _followed(found: Split, running: Iterable[Round], as_json: bool, rounds: int) -> list[Round]:
+    """What is found, and each round as soon as it is done."""
+    from tonnage.cli.split_table import print_outcome, print_round, print_split
+
+    done = []
+    if not as_json:
+        print_split(found)
+    for each in running:
+        done.append(each)
+        if rounds > 1 and not as_json:
+            print_round(len(done), each)
+    if done and done[-1].outcome is not None and not as_json:
+        print_outcome(done[-1].outcome)
+    return done
 
 
 def _where(
-    run: bool, engine: str, image: str, option: list[str], control: str, transport: str, emulate: bool
+    run: bool, engine: str, image: str, option: list[str], control: str, transport: str, emulate: bool, rounds: int
 ) -> Where | None:
     """None where nothing runs; words about a run that is not wanted are refused."""
     from tonnage.errors import UsageError
     from tonnage.stages.carrying_out import Where
 
     if not run:
-        for given, words in ((engine, "--engine"), (image, "--image"), (option, "--option"), (emulate, "--emulate")):
+        about_running = {
+            "--engine": engine, "--image": image, "--option": option, "--emulate": emulate, "--rounds": rounds > 1,
+        }  # fmt: skip
+        for words, given in about_running.items():
             if given:
                 raise UsageError(f"{words} is about running", "add --run")
         return None
@@ -126,8 +156,13 @@ def _named(program: str, network: str) -> str:
     return program or network
 
 
-def _first(front: str) -> list[str]:
-    return [front.split(",")[0].strip()] if front else ["throughput"]
+def _targets(given: list[str] | None, front: str, rounds: int) -> list[str]:
+    from tonnage.errors import UsageError
+
+    found = given or [front.split(",")[0].strip() or "throughput"]
+    if rounds > 1 and found[0] != "throughput":
+        raise UsageError("a re-plan is for throughput", f"leave out --rounds, or {found[0]}")
+    return found
 
 
 def _training(train: bool, micro_batches: int, optimizer: str, recompute: bool) -> TrainingOptions | None:
@@ -141,26 +176,39 @@ def _training(train: bool, micro_batches: int, optimizer: str, recompute: bool) 
     return TrainingOptions(micro_batches=micro_batches, optimizer=optimizer, recompute=recompute)
 
 
-def _statistics(path: Path | None) -> Statistics | None:
-    from tonnage.split.statistics_file import read_statistics
+def _statistics(
+    sources: list[str], cluster: Cluster | None, token_file: Path | None, say: Callable[[str], None]
+) -> Statistics | None:
+    from tonnage.errors import UsageError
+    from tonnage.stages.statistics_sources import AGENTS, read_sources
 
-    return None if path is None else read_statistics(path)
+    if token_file is not None and AGENTS not in sources:
+        raise UsageError("--token-file is about agents", "add --statistics agents")
+    if not sources:
+        return None
+    return read_sources(sources, cluster, token_file=token_file, say=say, note=_note)
 
 
-def _print(found: Split, outcome: Outcome | None, as_json: bool, output: Path | None, *, of_front: bool) -> None:
+def _note(sentence: str) -> None:
+    import sys
+
+    print(f"note: {sentence}", file=sys.stderr)
+
+
+def _write(found: Split, done: list[Round], as_json: bool, output: Path | None, *, of_front: bool) -> None:
+    """The document."""
     import json
 
-    from tonnage.cli.split_table import print_outcome, print_split
-
-    text = json.dumps(_record(found, of_front) | ({"run": outcome.as_dict()} if outcome is not None else {}))
+    record = _record(found, of_front)
+    if len(done) > 1:
+        record["rounds"] = [each.as_dict() for each in done]
+    elif done and done[0].outcome is not None:
+        record["run"] = done[0].outcome.as_dict()
+    text = json.dumps(record)
     if output is not None:
         output.write_text(text + "\n")
     if as_json:
         print(text)
-        return
-    print_split(found)
-    if outcome is not None:
-        print_outcome(outcome)
 
 
 def _record(found: Split, of_front: bool) -> dict[str, Any]:

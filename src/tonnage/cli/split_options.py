@@ -36,8 +36,15 @@ Recompute = Annotated[
 ]
 Batch = Annotated[int | None, typer.Option(help="Samples at a time, where the program or file leaves it open.")]
 Statistics = Annotated[
-    Path | None, typer.Option(help="Runtime statistics, as `tonnage cluster statistics` writes them.")
+    list[str] | None,
+    typer.Option(
+        "--statistics",
+        metavar="SOURCE",
+        help="Runtime statistics: a file, an http(s) address, or `agents` to ask those of the nodes now. "
+        "May be given several times; the newest counts.",
+    ),
 ]
+TokenFile = Annotated[Path | None, typer.Option(help="The token of the agents, for --statistics agents.")]
 Replan = Annotated[
     Path | None, typer.Option("--replan", help="The JSON of the last distribution: plan from it, and say what moves.")
 ]
@@ -51,6 +58,9 @@ Option = Annotated[list[str] | None, typer.Option("--option", help="NAME=VALUE, 
 Control = Annotated[str, typer.Option(help="This machine's address, as workers elsewhere reach it.")]
 Transport = Annotated[str, typer.Option(help="sockets, gloo or nccl.")]
 Samples = Annotated[int, typer.Option(help="Samples (steps of training) that are measured.", min=1)]
+Rounds = Annotated[
+    int, typer.Option(help="Run so many times, and plan again in between where it is slower than predicted.", min=1)
+]
 Emulate = Annotated[
     bool, typer.Option("--emulate", help="Make workers as slow as their nodes, by waiting; for trying things out.")
 ]

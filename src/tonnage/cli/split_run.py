@@ -1,9 +1,8 @@
-"""`tonnage split --run`: the first distribution for real, and what is kept of it."""
+"""`tonnage split --run`: the first distribution for real, once or in rounds, and what is kept of it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,51 +11,72 @@ from tonnage.errors import UsageError
 if TYPE_CHECKING:
     from tonnage.hardware import Cluster
     from tonnage.split.distribution import Distribution
+    from tonnage.split.pool import Pool
+    from tonnage.split.statistics import Statistics
+    from tonnage.stages.adapting import Round
     from tonnage.stages.carrying_out import Outcome, Where
     from tonnage.stages.splitting import Split, TrainingOptions
+    from tonnage.stages.training import Training
 
-_VALID_SECONDS = 600.0
 
-
-def run_first(
+def run_rounds(
     found: Split,
     cluster: Cluster | None,
     where: Where,
     *,
     samples: int,
     training: TrainingOptions | None,
-    progress: Callable[[str], None],
-) -> Outcome:
+    rounds: int,
+    statistics: Statistics | None,
+    pessimistic: bool,
+) -> Iterator[Round]:
+    """The first distribution, and in later rounds what was planned since."""
+    from tonnage.cli.output import progress
+    from tonnage.split.observations import Statistics
+    from tonnage.stages.adapting import adapt
     from tonnage.stages.carrying_out import carry_out
-    from tonnage.stages.training import Training
 
     if found.exported is None or found.pool is None or cluster is None:
         raise UsageError("only a program can be run", "name one: model.py:build, with --cluster")
-    trained = None
-    if training is not None:
-        trained = Training(
-            steps=max(samples // training.micro_batches, 3),
-            micro_batches=training.micro_batches,
-            optimizer=training.optimizer,
-            recompute=training.recompute,
-        )
-    return carry_out(
-        found.exported, found.distributions[0], found.pool, cluster, where,
-        samples=samples, training=trained, progress=progress,
+    exported, trained = found.exported, _trained(training, samples)
+
+    def carry(distribution: Distribution, pool: Pool) -> Outcome:
+        with progress() as say:
+            return carry_out(
+                exported, distribution, pool, cluster, where, samples=samples, training=trained, progress=say
+            )
+
+    return adapt(
+        found.distributions[0], found.pool, cluster, carry,
+        rounds=rounds, statistics=statistics or Statistics(), pessimistic=pessimistic,
     )  # fmt: skip
 
 
-def keep(outcome: Outcome, distribution: Distribution, statistics: Path | None, record: bool) -> None:
-    """What the run told: as statistics for the next plan, and as a row of the database."""
-    from tonnage.split.statistics_file import statistics_text
-    from tonnage.stages.carrying_out import observed
-    from tonnage.stages.measurements import keep_measurement
+def _trained(training: TrainingOptions | None, samples: int) -> Training | None:
+    from tonnage.stages.training import Training
 
+    if training is None:
+        return None
+    return Training(
+        steps=max(samples // training.micro_batches, 3),
+        micro_batches=training.micro_batches,
+        optimizer=training.optimizer,
+        recompute=training.recompute,
+    )
+
+
+def keep(done: Sequence[Round], statistics: Path | None, record: bool) -> None:
+    """What the rounds told: as statistics for the next plan, and as rows of the database."""
     if statistics is not None:
-        seen = observed(outcome, taken_at=time.time(), valid_seconds=_VALID_SECONDS)
-        statistics.write_text(statistics_text(seen))
+        from tonnage.split.statistics_file import statistics_text
+
+        statistics.write_text(statistics_text(done[-1].seen))
     if record:
-        keep_measurement(outcome, distribution)
+        from tonnage.stages.measurements import keep_measurement
+
+        for each in done:
+            if each.outcome is not None:
+                keep_measurement(each.outcome, each.distribution)
 
 
 def read_assignment(path: Path) -> dict[str | int, str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tonnage.split.distribution import Distribution
     from tonnage.split.metrics import Metrics
     from tonnage.split.replanning import Replan
+    from tonnage.stages.adapting import Round
     from tonnage.stages.carrying_out import Outcome
     from tonnage.stages.splitting import Split
 
@@ -119,6 +120,30 @@ def _print_front(console: Console, found: Split) -> None:
             values = [f"{distribution.own_values[axis.value]:.6g}" for axis in found.axes]
         table.add_row(*values, ", ".join(distribution.stages or sorted(set(distribution.assignment.values()))))
     console.print(table)
+
+
+def print_round(number: int, done: Round) -> None:
+    """One line for the run, and one for the plan that came after it."""
+    if done.measured_seconds is None:
+        told = done.failure.message if done.failure is not None else ""
+    else:
+        off = done.measured_seconds / done.predicted_seconds - 1
+        told = f"measured {format_seconds(done.measured_seconds)} ({off:+.0%})"
+    print(f"round {number}: predicted {format_seconds(done.predicted_seconds)}, {told}", flush=True)
+    if done.replanned is not None:
+        print(f"  planned again in {format_seconds(done.replan_seconds)}: {_plan(done.replanned)}", flush=True)
+
+
+def _plan(again: Replan) -> str:
+    from tonnage.stages.carrying_out import predicted_seconds
+
+    change, metrics = again.migration, again.distribution.metrics
+    assert metrics is not None
+    predicted = f"{format_seconds(predicted_seconds(metrics))} are predicted"
+    if not again.pays:
+        return f"nothing is better, nothing moves; {predicted}"
+    moved = f"{format_bytes(change.total_bytes)} must move, which takes {format_seconds(change.seconds)}"
+    return f"{moved} and pays after {format_seconds(change.seconds_until_ahead or 0.0)}; {predicted}"
 
 
 def print_outcome(outcome: Outcome) -> None:

@@ -13,7 +13,7 @@ Location = Sequence[str | int]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Far above any real file; below what a hostile one needs to hurt.
-_MAX_FILE_BYTES = 4 * 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024
 _MAX_DEPTH = 32
 _MAX_ALIASES = 200
 _MAX_NODES = 500_000
@@ -44,7 +44,12 @@ class Document:
 
 def read_document(path: str | Path) -> Document:
     """Read one YAML mapping; raises `NotFound` or `InvalidFile`."""
-    text = _read_text(path)
+    return parse_document(path, _read_bytes(path))
+
+
+def parse_document(path: str | Path, data: bytes) -> Document:
+    """The same of a content that came from elsewhere; `path` is what complaints call it. Raises `InvalidFile`."""
+    text = _text(path, data)
     try:
         _check_events(path, text)
         root = yaml.compose(text, Loader=_LOADER)
@@ -67,14 +72,17 @@ def format_location(location: Location) -> str:
     return text
 
 
-def _read_text(path: str | Path) -> str:
+def _read_bytes(path: str | Path) -> bytes:
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except FileNotFoundError:
         raise NotFound(f"no such file: {path}") from None
     except OSError as error:
         raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_FILE_BYTES:
+
+
+def _text(path: str | Path, data: bytes) -> str:
+    if len(data) > MOST_BYTES:
         raise InvalidFile(f"{path}: {len(data)} bytes are too many for a file of this kind")
     try:
         text = data.decode("utf-8-sig")

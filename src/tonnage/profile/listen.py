@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+from tonnage.bounded_server import BoundedServer
 from tonnage.errors import NotFound, TonnageError, UsageError
 from tonnage.profile.build import report_of_run
 from tonnage.profile.job import Job, Window, WindowOptions
@@ -24,7 +24,6 @@ from tonnage.profile.report import ProfileReport
 from tonnage.profile.stacks import fold, speedscope
 
 MOST_BODY_BYTES = 4096
-_MOST_CONNECTIONS = 16
 _IDLE_SECONDS = 10.0  # after which a silent client is sent away
 
 
@@ -216,32 +215,16 @@ def _problem(status: int, message: str, hint: str) -> Answer:
     return Answer(json.dumps({"error": message, "hint": hint}).encode(), status=status)
 
 
-class Server(ThreadingHTTPServer):
-    """A few connections at a time; more are closed at once."""
+class Server(BoundedServer, HTTPServer):
+    """A few connections at a time."""
 
-    daemon_threads = True
-    allow_reuse_address = True
     desk: Desk
 
     def __init__(self, host: str, port: int) -> None:
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            super().__init__((host, port), Handler)
+            super().__init__(host, port, Handler)
         except OSError as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another port") from None
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is nobody's error."""

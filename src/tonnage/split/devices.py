@@ -45,6 +45,15 @@ class Fabric:
     lanes: tuple[Lane, ...] = ()
     ways: Mapping[tuple[int, int], Way] = field(default_factory=dict, hash=False)
 
+    def way_between(self, source: str, target: str) -> Way | None:
+        """By the names of devices; None where no way is left."""
+        place = {device.name: index for index, device in enumerate(self.devices)}
+        return self.ways.get((place.get(source, -1), place.get(target, -1)))
+
+    def bytes_second(self, way: Way) -> float:
+        """Of its narrowest lane."""
+        return min((self.lanes[lane].bytes_second for lane in way.lanes), default=inf)
+
     def transfer_seconds(self, source: int, target: int, nbytes: int) -> float:
         """Of one message on quiet links: the narrowest of them decides. Infinite where no way is left."""
         if source == target:
@@ -52,4 +61,4 @@ class Fabric:
         way = self.ways.get((source, target))
         if way is None:
             return inf
-        return way.latency_seconds + nbytes / min((self.lanes[lane].bytes_second for lane in way.lanes), default=inf)
+        return way.latency_seconds + nbytes / self.bytes_second(way)

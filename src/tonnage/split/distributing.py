@@ -30,6 +30,12 @@ def best_for(pool: Pool, target: Target) -> Distribution:
     return _distribution(pool, target, places, metrics, bound)
 
 
+def distribution_at(pool: Pool, target: Target, places: Places) -> Distribution:
+    """One of the pool's, whatever its rank."""
+    metrics = pool.add(places)
+    return _distribution(pool, target, places, metrics, min(_bound(pool, target), value_of(target, metrics)))
+
+
 def front(pool: Pool, targets: Sequence[Target]) -> list[Distribution]:
     """The distributions of the pool that no other one beats in all of the targets; the best for the first comes first."""
     if Target.MEMORY in targets:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tonnage.errors import UsageError
 from tonnage.split.metrics import Metrics
-from tonnage.split.network import Network, Operation
+from tonnage.split.network import ANY, Network, Operation
 
 Assignment = Mapping[str | int, str]
 
@@ -22,16 +23,18 @@ def learned(
     factors = {
         device: seconds[device] / busy for device, busy in metrics.busy_seconds.items() if seconds.get(device) and busy
     }
-    operations = tuple(
-        _scaled(operation, kinds[assignment[operation.id]], factors.get(assignment[operation.id], 1.0))
-        for operation in network.operations
-    )
-    return replace(network, operations=operations)
+    operations = []
+    for operation in network.operations:
+        device = assignment[operation.id]
+        if device not in kinds:
+            raise UsageError(f"operation {operation.id} ran on {device}, of which nothing is known")
+        operations.append(_scaled(operation, kinds[device], factors.get(device, 1.0)))
+    return replace(network, operations=tuple(operations))
 
 
 def _scaled(operation: Operation, kind: str, factor: float) -> Operation:
     def scale(costs: Mapping[str, float]) -> dict[str, float]:
-        key = kind if kind in costs else "any"
+        key = kind if kind in costs else ANY
         return {name: value * factor if name == key else value for name, value in costs.items()}
 
     return replace(operation, seconds=scale(operation.seconds), backward_seconds=scale(operation.backward_seconds))

@@ -10,10 +10,10 @@ from typing import Any
 from tonnage.errors import UsageError
 from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import Fabric
-from tonnage.split.distributing import best_for
+from tonnage.split.distributing import best_for, distribution_at
 from tonnage.split.distribution import Distribution
 from tonnage.split.network import Network
-from tonnage.split.pool import Pool, make_pool, measure
+from tonnage.split.pool import Pool, make_pool
 from tonnage.split.replan import Migration, migration
 from tonnage.split.strong_parts import strong_parts
 from tonnage.split.targets import Target
@@ -54,13 +54,20 @@ def replan(
     training: Training | None = None,
     keep_going: KeepGoing = lambda: True,
     restart_seconds: float = 0.0,
-    keeper: str | None = None,
 ) -> Replan:
-    """The best period on the fabric as it is now, looked for from the old distribution on."""
+    """The best period on the fabric as it is now, looked for from the old distribution on; the old one if none is better.
+
+    Weights of a device that is lost are taken to come from the first one that is left.
+    """
     _check(network, old)
     pool = make_pool(network, fabric, training=training, keep_going=keep_going, start=_stages(network, old), wide=False)
-    before = _old_period(network, fabric, old, training, pool)
+    places = _places(network, fabric, old)
+    before = inf if places is None else pool.add(places).period_seconds
     distribution = best_for(pool, Target.THROUGHPUT)
+    if places is not None and before <= distribution.value:
+        distribution = distribution_at(pool, Target.THROUGHPUT, places)
+    there = [device.name for device in fabric.devices]
+    keeper = next((device for device in old.values() if device in there), there[0])
     weights = {operation.id: operation.weight_bytes + operation.state_bytes for operation in network.operations}
     change = migration(
         old, distribution.assignment, weights, fabric,
@@ -78,15 +85,11 @@ def _check(network: Network, old: Assignment) -> None:
         )
 
 
-def _old_period(network: Network, fabric: Fabric, old: Assignment, training: Training | None, pool: Pool) -> float:
-    """The old one is in the pool as well: where nothing is better, nothing changes."""
+def _places(network: Network, fabric: Fabric, old: Assignment) -> tuple[int, ...] | None:
+    """None where a device of the old one is lost."""
     position = {device.name: place for place, device in enumerate(fabric.devices)}
     names = [old[operation.id] for operation in network.operations]
-    if any(name not in position for name in names):
-        return inf
-    places = tuple(position[name] for name in names)
-    pool.found[places] = measure(network, fabric, places, training)
-    return pool.found[places].period_seconds
+    return tuple(position[name] for name in names) if set(names) <= set(position) else None
 
 
 def _stages(network: Network, old: Assignment) -> list[list[int]]:

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from tonnage.hardware.cluster_models import Section
 from tonnage.hardware.yaml_errors import Problem, invalid_file
-from tonnage.hardware.yaml_lines import Location, read_document
+from tonnage.hardware.yaml_lines import Document, Location, read_document
 from tonnage.split.observations import LinkStatistics, PlaceStatistics, Spread, Statistics
 
 VERSION = 1
@@ -95,7 +95,11 @@ class StatisticsFile(Section):
 
 def read_statistics(path: str | Path) -> Statistics:
     """What a file tells; raises `NotFound` or `InvalidFile`."""
-    document = read_document(path)
+    return statistics_in(read_document(path))
+
+
+def statistics_in(document: Document) -> Statistics:
+    """The same of a document that is read already; raises `InvalidFile`."""
     try:
         return _statistics(StatisticsFile.model_validate(document.value))
     except ValidationError as error:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tonnage.bounded_server import BoundedServer
 from tonnage.errors import TonnageError, UsageError
 from tonnage.stages import transfers
 from tonnage.stages.agent_wire import (
@@ -33,19 +34,15 @@ MOST_PACES = 50
 _START_PACES = 5
 
 
-class Agent(socketserver.ThreadingTCPServer):
+class Agent(BoundedServer):
     """Listens at `(host, port)` from the moment it is made; `serve_forever` answers."""
 
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = MOST_CONNECTIONS
+    most_connections = request_queue_size = MOST_CONNECTIONS
 
     def __init__(self, host: str, port: int, token: bytes) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.token = token
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._pacing = threading.Lock()  # two calibrations at once would slow each other
-        super().__init__((host, port), _Conversation)
+        super().__init__(host, port, _Conversation)
         self._best = max(paces(_START_PACES), key=lambda pace: pace.score)
 
     def paces(self, count: int) -> dict[str, Any]:
@@ -55,19 +52,6 @@ class Agent(socketserver.ThreadingTCPServer):
             self._best = max([self._best, *found], key=lambda pace: pace.score)
             best: Pace = self._best
         return {"paces": [plain_pace(pace) for pace in found], "best_pace": plain_pace(best)}
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Refuses at once what it could not answer soon."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as socketserver calls it
         """A line on stderr, where the standard library prints a traceback for each stranger that hangs up."""

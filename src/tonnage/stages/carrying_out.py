@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tonnage.engines.base import Engine, EngineOptions, Job, Resources
 from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
+from tonnage.hardware.addresses import split_address
 from tonnage.split.distribution import Distribution
 from tonnage.split.metrics import Metrics
-from tonnage.split.observations import LinkStatistics, PlaceStatistics, Spread, Statistics
 from tonnage.split.pool import Pool
 from tonnage.stages.hosts import StageHost, Timeouts
 from tonnage.stages.launchers import EngineLauncher, Launcher, ProcessLauncher
@@ -103,7 +103,7 @@ def _hosts(distribution: Distribution, cluster: Cluster, where: Where) -> Iterat
         slower = where.emulates and node.speed < 1
         yield StageHost(
             device=device,
-            address=node.address or "127.0.0.1",
+            address=split_address(node.address)[0] if node.address else "127.0.0.1",  # its port is the agent's
             torch_device=f"cuda:{gpu}" if gpu else "cpu",
             pace=1 / node.speed if slower else 1.0,
             node=name if where.engine is not None and where.engine.name not in ("local", "podman", "docker") else "",
@@ -136,11 +136,15 @@ def _python() -> str:
     return sys.executable
 
 
+def predicted_seconds(metrics: Metrics) -> float:
+    """From one sample to the next, or from one training step to the next."""
+    return metrics.step_seconds or metrics.period_seconds
+
+
 def beside(metrics: Metrics, report: RunReport, pool: Pool) -> Iterator[Beside]:
     """Period (or step) and latency, every stage's computing, every link's transfer."""
-    is_training = report.mode == "training"
-    predicted = metrics.step_seconds if is_training else metrics.period_seconds
-    yield Beside(what="step" if is_training else "period", predicted=predicted, measured=report.period_seconds.median)
+    what = "step" if report.mode == "training" else "period"
+    yield Beside(what=what, predicted=predicted_seconds(metrics), measured=report.period_seconds.median)
     if report.latency_seconds.count:
         yield Beside(what="latency", predicted=metrics.latency_seconds, measured=report.latency_seconds.median)
     for stage in report.stages:
@@ -151,28 +155,3 @@ def beside(metrics: Metrics, report: RunReport, pool: Pool) -> Iterator[Beside]:
         if link.source in place and link.target in place and link.bytes_sample:
             seconds = pool.fabric.transfer_seconds(place[link.source], place[link.target], round(link.bytes_sample))
             yield Beside(what=f"{link.source}->{link.target}", predicted=seconds, measured=link.seconds.median)
-
-
-def observed(outcome: Outcome, *, taken_at: float, valid_seconds: float) -> Statistics:
-    """What a run tells about the speed of devices and links, for the next plan."""
-    predicted = {each.what: each.predicted for each in outcome.beside}
-    places, links = [], []
-    for stage in outcome.report.stages:
-        computed = stage.forward_seconds.median + stage.backward_seconds.median
-        slowest = stage.forward_seconds.p95 + stage.backward_seconds.p95
-        if computed and predicted.get(stage.device):
-            nominal = predicted[stage.device]
-            speed = Spread(median=nominal / computed, p95=nominal / slowest)
-            places.append(
-                PlaceStatistics(place=stage.device, taken_at=taken_at, valid_seconds=valid_seconds, speed=speed)
-            )
-    for link in outcome.report.links:
-        if f"{link.source}->{link.target}" in predicted and link.seconds.median:
-            rate = Spread(median=link.bytes_sample / link.seconds.median, p95=link.bytes_sample / link.seconds.p95)
-            links.append(
-                LinkStatistics(
-                    source=link.source, target=link.target, taken_at=taken_at, valid_seconds=valid_seconds,
-                    bandwidth_bytes_second=rate,
-                )
-            )  # fmt: skip
-    return Statistics(places=tuple(places), links=tuple(links))

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from tonnage.errors import Refused, TonnageError, Unreachable
-from tonnage.stages.hosts import StageHost, Timeouts
+from tonnage.stages.hosts import LostWorkers, StageHost, Timeouts
 from tonnage.stages.launchers import Launcher
 from tonnage.stages.wire import Connection, Listener, Received
 from tonnage.stages.worker_names import TOKEN, WORKER
@@ -180,15 +180,16 @@ class Controller:
         self._checked = now = time.monotonic()
         for device, seen in self.seen.items():
             if seen.connection is None and (how := self.launcher.ended(device)):
-                raise Unreachable(f"the worker of {device} ended before it said a word: {how}")
+                raise LostWorkers(f"the worker of {device} ended before it said a word: {how}", [device])
             if seen.last_sign and now - seen.last_sign > self.timeouts.silence_seconds:
-                raise Unreachable(
-                    f"{device} gave no sign of life for {now - seen.last_sign:.0f} s; it was {seen.doing}"
-                )
+                silent = f"{device} gave no sign of life for {now - seen.last_sign:.0f} s; it was {seen.doing}"
+                raise LostWorkers(silent, [device])
             if seen.is_computing and now - seen.computing_since > self.timeouts.compute_seconds:
-                raise Unreachable(f"{device} has been {seen.doing} for {now - seen.computing_since:.0f} s")
+                raise LostWorkers(f"{device} has been {seen.doing} for {now - seen.computing_since:.0f} s", [device])
         if now > deadline:
-            raise Unreachable(f"no {what} from {', '.join(sorted(missing))}")
+            # Who is there and late may be waiting for somebody who never came.
+            absent = sorted(device for device in missing if self.seen[device].connection is None)
+            raise LostWorkers(f"no {what} from {', '.join(sorted(missing))}", absent)
         quiet = now - max(self._moved, since)
         if deadline == float("inf") and quiet > self.timeouts.stall_seconds:
             doing = "; ".join(f"{device} was {seen.doing}" for device, seen in self.seen.items())
@@ -205,7 +206,7 @@ class Controller:
         told = {event.device: event.received.header for event in events if event.received is not None}
         for event in events:
             if event.received is None and event.device not in told:
-                raise Unreachable(self._died(event.device))
+                raise LostWorkers(self._died(event.device), [event.device])
         for device, header in sorted(told.items(), key=lambda item: item[1]["is_peer"]):
             kind = Unreachable if header["is_peer"] else TonnageError
             raise kind(f"{device} failed while {header['doing']}: {header['message']}", header["hint"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tonnage.errors import UsageError
+from tonnage.errors import Unreachable, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +38,11 @@ class Timeouts:
     stall_seconds: float = 20.0  # in which nobody computes and nothing moves, or no byte of a message
     compute_seconds: float = 600.0  # for one run of one segment
     stop_seconds: float = 10.0  # to end by itself, before it is killed
+
+
+class LostWorkers(Unreachable):
+    """Workers have died or fallen silent; `devices` are theirs."""
+
+    def __init__(self, message: str, devices: Sequence[str]) -> None:
+        super().__init__(message)
+        self.devices = tuple(devices)

@@ -89,6 +89,14 @@ def _listed(gpus: list[str]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in Counter(gpus).items()) or "no GPUs"
 
 
+def see(agents: Mapping[str, AsksAgent], effort: Effort, say: Say, *, links: bool = True) -> Seen:
+    """The nodes, and the links between those that answered."""
+    seen = see_nodes(agents, effort, say)
+    if links:
+        see_links(agents, seen, effort, say)
+    return seen
+
+
 def see_nodes(agents: Mapping[str, AsksAgent], effort: Effort, say: Say) -> Seen:
     """One after the other: nodes that share a machine shall not slow each other."""
     seen = Seen()

@@ -57,6 +57,7 @@ class LinkTimes:
     seconds: Spread
     bytes_update: float = 0.0  # gradients of weights that both hold, for one step
     update_seconds: Spread = NOTHING
+    messages_sample: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,8 @@ def links_of(timings: Mapping[str, Timings], samples: range, steps: range) -> tu
 
 
 def _link_times(source: str, target: str, rows: list[Transferred], samples: range, steps: range) -> LinkTimes:
-    of_samples = _sums(row for row in rows if row.kind != "weight" and row.number in samples)
+    messages = [row for row in rows if row.kind != "weight" and row.number in samples]
+    of_samples = _sums(messages)
     of_steps = _sums(row for row in rows if row.kind == "weight" and row.number in steps)
     return LinkTimes(
         source=source,
@@ -115,6 +117,7 @@ def _link_times(source: str, target: str, rows: list[Transferred], samples: rang
         seconds=Spread.of(seconds for _, seconds in of_samples),
         bytes_update=_mean(nbytes for nbytes, _ in of_steps),
         update_seconds=Spread.of(seconds for _, seconds in of_steps),
+        messages_sample=len(messages) / max(len(of_samples), 1),
     )
 
 

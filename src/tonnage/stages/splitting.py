@@ -126,11 +126,9 @@ def _replan(
     training: Training | None,
     keep_going: Callable[[], bool],
 ) -> Replan:
-    """Ids of a JSON document are text, whatever they were; a lost device's weights come from the first one left."""
+    """Ids of a JSON document are text, whatever they were."""
     old = {operation.id: last.get(operation.id, last.get(str(operation.id), "")) for operation in network.operations}
-    known = {device.name for device in fabric.devices}
-    keeper = next((device for device in old.values() if device in known), None)
-    return replan(network, fabric, old, training=training, keep_going=keep_going, keeper=keeper)
+    return replan(network, fabric, old, training=training, keep_going=keep_going)
 
 
 def _target(name: str) -> Target:
