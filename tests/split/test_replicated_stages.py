@@ -35,30 +35,30 @@ def without_latency(fabric: Fabric) -> Fabric:
 # -- counted --------------------------------------------------------------------------------------------------------------
 
 
-def test_each_of_a_team_has_its_share_of_computing_and_all_of_the_memory() -> None:
+def test_each_replica_has_its_share_of_computing_and_all_of_the_memory() -> None:
     network, fabric = chain([1.0, 4.0]), star([1.0, 1.0, 1.0])
-    metrics = Evaluation(network, fabric, [0, 1], teams=[(1, 2)]).metrics()
+    metrics = Evaluation(network, fabric, [0, 1], replicas=[(1, 2)]).metrics()
     assert metrics.busy_seconds == {"n0": 1.0, "n1": 2.0, "n2": 2.0}
     assert metrics.period_seconds == 2.0
     assert metrics.devices == 3
     assert metrics.memory_bytes["n1"] == metrics.memory_bytes["n2"] == 12 * MB  # with an input and an output
 
 
-def test_one_sample_alone_gains_nothing_from_a_team() -> None:
+def test_one_sample_alone_gains_nothing_from_replicas() -> None:
     network, fabric = chain([1.0, 4.0]), star([1.0, 1.0, 1.0])
     alone = Evaluation(network, fabric, [0, 1]).metrics()
-    assert Evaluation(network, fabric, [0, 1], teams=[(1, 2)]).metrics().latency_seconds == alone.latency_seconds
+    assert Evaluation(network, fabric, [0, 1], replicas=[(1, 2)]).metrics().latency_seconds == alone.latency_seconds
 
 
-def test_all_of_a_team_draw_power() -> None:
+def test_all_replicas_draw_power() -> None:
     """10 W of each for a period of 1.5 s, and 90 W more for 4 s of work."""
-    metrics = Evaluation(chain([1.0, 3.0]), star([1.0, 1.0, 1.0]), [0, 1], teams=[(1, 2)]).metrics()
+    metrics = Evaluation(chain([1.0, 3.0]), star([1.0, 1.0, 1.0]), [0, 1], replicas=[(1, 2)]).metrics()
     assert metrics.energy_joules == pytest.approx(90 * 4 + 3 * 10 * 1.5)
 
 
 def test_samples_take_the_ways_of_their_numbers() -> None:
     """Two devices send to three: in six samples each pair meets once."""
-    evaluation = Evaluation(chain([1.0, 1.0]), star([1.0] * 5), [0, 2], teams=[(0, 1), (2, 3, 4)])
+    evaluation = Evaluation(chain([1.0, 1.0]), star([1.0] * 5), [0, 2], replicas=[(0, 1), (2, 3, 4)])
     assert sorted(evaluation.traffic) == [(a, b, MB / 6) for a in (0, 1) for b in (2, 3, 4)]
     lanes = evaluation.metrics().lane_seconds
     assert lanes["n0->switch"] == pytest.approx(0.001 / 2)
@@ -66,25 +66,25 @@ def test_samples_take_the_ways_of_their_numbers() -> None:
     assert evaluation.metrics().moved_bytes == MB
 
 
-def test_teams_of_equal_size_meet_in_pairs() -> None:
-    evaluation = Evaluation(chain([1.0, 1.0]), star([1.0] * 4), [0, 2], teams=[(0, 1), (2, 3)])
+def test_as_many_replicas_meet_in_pairs() -> None:
+    evaluation = Evaluation(chain([1.0, 1.0]), star([1.0] * 4), [0, 2], replicas=[(0, 1), (2, 3)])
     assert sorted(evaluation.traffic) == [(0, 2, MB / 2), (1, 3, MB / 2)]
 
 
-def test_gradients_of_a_team_go_from_each_to_each_other_once_a_step() -> None:
+def test_gradients_of_replicas_go_from_each_to_each_other_once_a_step() -> None:
     network = with_state(chain([1.0, 1.0], output_bytes=0, backward=1.0))
-    evaluation = Evaluation(network, star([1.0] * 4), [0, 1], teams=[(1, 2, 3)], micro_batches=5)
+    evaluation = Evaluation(network, star([1.0] * 4), [0, 1], replicas=[(1, 2, 3)], micro_batches=5)
     exchanged = [each for each in evaluation.traffic if each[2]]
     assert sorted(exchanged) == [(a, b, 2.0 * MB) for a in (1, 2, 3) for b in (1, 2, 3) if a != b]
 
 
 def test_weights_that_are_not_trained_are_not_exchanged() -> None:
     network = chain([1.0, 1.0], output_bytes=0, backward=1.0)  # without state
-    evaluation = Evaluation(network, star([1.0] * 3), [0, 1], teams=[(1, 2)])
+    evaluation = Evaluation(network, star([1.0] * 3), [0, 1], replicas=[(1, 2)])
     assert not any(nbytes for _, _, nbytes in evaluation.traffic)
 
 
-def test_a_training_step_with_a_team() -> None:
+def test_a_training_step_with_replicas() -> None:
     """Stage 0 takes 1 s there and 1 s back, stage 1 takes 2 s and 2 s and is on two devices.
 
     Stage 0: F0 0-1, F1 1-2, F2 2-3, B0 5-6, F3 6-7, B1 7-8, B2 9-10, B3 11-12.
@@ -92,7 +92,7 @@ def test_a_training_step_with_a_team() -> None:
     """
     network = with_state(chain([1.0, 2.0], output_bytes=0, backward=1.0))
     fabric = without_latency(star([1.0] * 3))
-    schedule = training_step(Evaluation(network, fabric, [0, 1], teams=[(1, 2)]), micro_batches=4)
+    schedule = training_step(Evaluation(network, fabric, [0, 1], replicas=[(1, 2)]), micro_batches=4)
     assert schedule.step_seconds == pytest.approx(12.0)
     assert schedule.in_flight == {0: 3, 1: 1, 2: 1}
     assert {slot.micro_batch for slot in schedule.slots if slot.device == 2} == {1, 3}
@@ -103,7 +103,7 @@ def test_the_exchange_of_gradients_ends_the_step() -> None:
     """2 GB over 1 GB/s after the last backward of stage 1, at 11 s."""
     network = with_state(chain([1.0, 2.0], output_bytes=0, backward=1.0), weight_bytes=2000 * MB)
     fabric = without_latency(star([1.0] * 3))
-    schedule = training_step(Evaluation(network, fabric, [0, 1], teams=[(1, 2)]), micro_batches=4)
+    schedule = training_step(Evaluation(network, fabric, [0, 1], replicas=[(1, 2)]), micro_batches=4)
     assert schedule.step_seconds == pytest.approx(13.0)
 
 
@@ -111,12 +111,14 @@ def test_the_exchange_of_gradients_ends_the_step() -> None:
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(1, 9))
 def test_every_micro_batch_is_done_by_whoever_has_its_turn(sizes: list[int], count: int) -> None:
     firsts = [sum(sizes[:stage]) for stage in range(len(sizes))]
-    teams = [tuple(range(first, first + size)) for first, size in zip(firsts, sizes, strict=True)]
+    replicas = [tuple(range(first, first + size)) for first, size in zip(firsts, sizes, strict=True)]
     network = chain([1.0] * len(sizes), backward=1.0)
-    evaluation = Evaluation(network, star([1.0] * sum(sizes)), firsts, teams=teams)
+    evaluation = Evaluation(network, star([1.0] * sum(sizes)), firsts, replicas=replicas)
     schedule = training_step(evaluation, count)
     done = sorted((slot.device, slot.micro_batch, slot.is_backward) for slot in schedule.slots)
-    expected = [(team[m % len(team)], m, back) for team in teams for m in range(count) for back in (False, True)]
+    expected = [
+        (holders[m % len(holders)], m, back) for holders in replicas for m in range(count) for back in (False, True)
+    ]
     assert done == sorted(expected)
 
 
@@ -172,18 +174,20 @@ def layouts(network: Network, fabric: Fabric) -> Iterator[Layout]:
     size = len(network.operations)
     for stages in product(range(size), repeat=size):
         if set(stages) == set(range(max(stages) + 1)) and all(stages[a] <= stages[b] for a, b in network.edges):
-            yield from _teamed(stages, fabric)
+            yield from _replicated(stages, fabric)
 
 
-def _teamed(stages: Sequence[int], fabric: Fabric) -> Iterator[Layout]:
+def _replicated(stages: Sequence[int], fabric: Fabric) -> Iterator[Layout]:
     speeds = [device.speed for device in fabric.devices]
     wanted = [(speed, count) for speed in set(speeds) for count in range(1, speeds.count(speed) + 1)]
     for chosen in product(wanted, repeat=max(stages) + 1):
         free = {speed: [place for place, each in enumerate(speeds) if each == speed] for speed in speeds}
         if any(sum(n for each, n in chosen if each == speed) > len(places) for speed, places in free.items()):
             continue
-        teams = [tuple(free[speed].pop(0) for _ in range(count)) for speed, count in chosen]
-        yield Layout(tuple(teams[stage][0] for stage in stages), tuple(team for team in teams if len(team) > 1))
+        replicas = [tuple(free[speed].pop(0) for _ in range(count)) for speed, count in chosen]
+        yield Layout(
+            tuple(replicas[stage][0] for stage in stages), tuple(holders for holders in replicas if len(holders) > 1)
+        )
 
 
 def least_period(network: Network, fabric: Fabric, training: Training | None = None) -> float:

@@ -316,7 +316,7 @@ def test_the_time_line_of_training_is_its_schedule_with_gradients_on_their_way_b
 
 
 def test_devices_that_take_turns_have_rows_of_their_own() -> None:
-    evaluation = Evaluation(chain(6), make_fabric(3), [0] * 2 + [1] * 4, teams=[(1, 2)])
+    evaluation = Evaluation(chain(6), make_fabric(3), [0] * 2 + [1] * 4, replicas=[(1, 2)])
     stream = stream_of(evaluation, None, 1000)
 
     assert {slot.micro_batch % 2 for slot in stream.slots if slot.device == 1} == {0}
@@ -327,7 +327,7 @@ def test_devices_that_take_turns_have_rows_of_their_own() -> None:
 
 
 def test_the_time_line_of_training_follows_the_turns() -> None:
-    evaluation = Evaluation(chain(6, is_training=True), make_fabric(3), [0] * 2 + [1] * 4, teams=[(1, 2)])
+    evaluation = Evaluation(chain(6, is_training=True), make_fabric(3), [0] * 2 + [1] * 4, replicas=[(1, 2)])
     stream = stream_of(evaluation, Training(micro_batches=4), 1000)
 
     ways = {(move.source, move.target, move.sample % 2, move.is_backward) for move in stream.moves}
@@ -338,7 +338,7 @@ def test_a_page_names_the_devices_that_take_turns(pool: Pool) -> None:
     found = replace(placed(pool, [0] * 6 + [1] * 6), replicas={"box-1": ("box-2",)}, metrics=None)
     view = data_of(render_page(pool, [found]))["views"][0]
 
-    assert view["teams"] == [[1, 2]]
+    assert view["replicas"] == [[1, 2]]
     assert [device for device, _ in view["busy"]] == [device for device, _ in view["memory"]] == [0, 1, 2]
     assert view["traffic"] == [[0, 1, 500_000], [0, 2, 500_000]]
 

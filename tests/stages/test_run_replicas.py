@@ -113,7 +113,7 @@ def test_the_plan_knows_which_operations_samples_change(alike: Cluster) -> None:
     changing = [number for number, each in enumerate(pool.network.operations) if each.changes_weights]
     assert changing
     for layout in pool.found:
-        assert not {layout.places[number] for number in changing} & {team[0] for team in layout.teams}
+        assert not {layout.places[number] for number in changing} & {holders[0] for holders in layout.replicas}
 
 
 def test_a_distribution_with_replicas_is_not_adapted(alike: Cluster) -> None:

@@ -67,7 +67,7 @@ def _distribution(pool: Pool, target: Target, layout: Layout, metrics: Metrics, 
         proven_optimal=value <= bound * _NEARLY,
         assignment={operation.id: names[place] for operation, place in zip(operations, layout.places, strict=True)},
         stages=tuple(dict.fromkeys(names[place] for place in layout.places)),
-        replicas={names[team[0]]: tuple(names[device] for device in team[1:]) for team in layout.teams},
+        replicas={names[holders[0]]: tuple(names[device] for device in holders[1:]) for holders in layout.replicas},
         metrics=metrics,
     )
 

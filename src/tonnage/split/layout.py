@@ -10,17 +10,17 @@ Places = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The device (its position in the fabric) of each operation. A team holds one stage, and its devices take turns with
-    samples; the one in `places` comes first."""
+    """The device (its position in the fabric) of each operation, and for stages that several devices hold, which take turns
+    with samples, all of these: the one in `places` first."""
 
     places: Places
-    teams: tuple[Places, ...] = ()  # of several devices
+    replicas: tuple[Places, ...] = ()
 
     @property
     def devices(self) -> set[int]:
-        return {*self.places, *(device for team in self.teams for device in team)}
+        return {*self.places, *(device for holders in self.replicas for device in holders)}
 
     def moved(self, where: Sequence[int]) -> Layout:
         """With the device `where[x]` in the place of each device x."""
         places = tuple(where[place] for place in self.places)
-        return Layout(places, tuple(tuple(where[device] for device in team) for team in self.teams))
+        return Layout(places, tuple(tuple(where[device] for device in holders) for holders in self.replicas))

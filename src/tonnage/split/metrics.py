@@ -5,8 +5,8 @@ to the first device that reads it and from each to the next, over every lane of 
 maker. So in a stream of samples the slowest device or lane sets the period. A device whose operations wait for those of
 another device that wait for its own works in segments, each when it can begin.
 
-Devices of a team hold the same stage and take turns: sample n goes to the one with that number, counted round, and each has
-its share of computing and traffic. In training they send each other the gradients of their weights, once a step.
+Replicas of a stage take turns: sample n goes to the one with that number, counted round, and each has its share of
+computing and traffic. In training they send each other the gradients of their weights, once a step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Transfer:
 
 
 class Evaluation:
-    """A network on a fabric with a device (its position) for each operation; `teams` as in `Layout`."""
+    """A network on a fabric with a device (its position) for each operation; `replicas` as in `Layout`."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Evaluation:
         fabric: Fabric,
         places: Sequence[int],
         *,
-        teams: Sequence[Places] = (),
+        replicas: Sequence[Places] = (),
         recompute: bool = False,
         micro_batches: int = 1,
     ) -> None:
         self.network, self.fabric, self.places = network, fabric, tuple(places)
-        self.layout = Layout(self.places, tuple(teams))
-        self._teams = {team[0]: team for team in teams}
+        self.layout = Layout(self.places, tuple(replicas))
+        self._replicas = {holders[0]: holders for holders in replicas}
         self._recompute, self._micro_batches = recompute, micro_batches
 
-    def team(self, place: int) -> Places:
-        """The devices that take turns with the stage of this one, itself first."""
-        return self._teams.get(place, (place,))
+    def holders(self, place: int) -> Places:
+        """The devices that hold the stage of this one and take turns, itself first."""
+        return self._replicas.get(place, (place,))
 
     def device(self, place: int, number: int) -> int:
         """Who does sample `number` for the stage of this device."""
-        team = self.team(place)
-        return team[number % len(team)]
+        holders = self.holders(place)
+        return holders[number % len(holders)]
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
@@ -125,12 +125,12 @@ class Evaluation:
 
     @cached_property
     def busy_seconds(self) -> dict[int, float]:
-        """Computing of one sample, by device; of a team, its share of all samples."""
+        """Computing of one sample, by device; of a replica, its share of all samples."""
         busy: dict[int, float] = {}
         for operation, place in zip(self.network.operations, self.places, strict=True):
-            team = self.team(place)
-            for device in team:
-                busy[device] = busy.get(device, 0.0) + self._operation_seconds(operation, device) / len(team)
+            holders = self.holders(place)
+            for device in holders:
+                busy[device] = busy.get(device, 0.0) + self._operation_seconds(operation, device) / len(holders)
         return busy
 
     def _operation_seconds(self, operation: Operation, place: int) -> float:
@@ -142,16 +142,16 @@ class Evaluation:
 
     @cached_property
     def traffic(self) -> tuple[tuple[int, int, float], ...]:
-        """Source, target and bytes of one sample on average: tensors, gradients, and what teams exchange once a step."""
+        """Source, target and bytes of one sample on average: tensors, gradients, and what replicas exchange once a step."""
         found = []
         for each in (*self.transfers, *self.answers):
-            turns = lcm(len(self.team(each.source)), len(self.team(each.target)))
+            turns = lcm(len(self.holders(each.source)), len(self.holders(each.target)))
             for number in range(turns):
                 pair = self.device(each.source, number), self.device(each.target, number)
                 found.append((*pair, each.nbytes / turns))
-        for place, team in self._teams.items() if self.network.is_training else ():
+        for place, holders in self._replicas.items() if self.network.is_training else ():
             nbytes = self.gradient_bytes(place) / self._micro_batches
-            found += [(source, target, nbytes) for source, target in permutations(team, 2)]
+            found += [(source, target, nbytes) for source, target in permutations(holders, 2)]
         return tuple(found)
 
     def gradient_bytes(self, place: int) -> int:
@@ -182,7 +182,7 @@ class Evaluation:
     @cached_property
     def latency_seconds(self) -> float:
         """Of one sample alone, in training of its forward and backward: a segment begins when its last input is there. Of
-        teams the first device takes it."""
+        replicas the first takes it."""
         arrival: dict[tuple[int, int], float] = {}
         free: dict[int, float] = {}
         leaders: dict[int, list[int]] = {}
@@ -264,7 +264,7 @@ class Evaluation:
         memory = {
             device: self.weight_bytes[place] + self._working_bytes(place, held.get(device, 1))
             for place in set(self.places)
-            for device in self.team(place)
+            for device in self.holders(place)
         }
         shares = [memory[place] / devices[place].memory_bytes for place in used]
         busy = {devices[place].name: self.busy_seconds[place] for place in used}

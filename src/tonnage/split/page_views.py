@@ -42,8 +42,8 @@ class Views:
     def _layout(self, distribution: Distribution) -> Layout:
         operations = self._pool.network.operations
         places = tuple(self._places[distribution.assignment[operation.id]] for operation in operations)
-        teams = ((first, *further) for first, further in distribution.replicas.items())
-        return Layout(places, tuple(tuple(self._places[name] for name in team) for team in teams))
+        replicas = ((first, *further) for first, further in distribution.replicas.items())
+        return Layout(places, tuple(tuple(self._places[name] for name in holders) for holders in replicas))
 
     @property
     def used(self) -> list[int]:
@@ -96,7 +96,7 @@ def _view(pool: Pool, layout: Layout, metrics: Metrics, used: Sequence[int], mos
     number = {place: index for index, place in enumerate(used)}
     return {
         "places": [number[place] for place in layout.places],
-        "teams": [[number[device] for device in team] for team in layout.teams],
+        "replicas": [[number[device] for device in holders] for holders in layout.replicas],
         "metrics": _metrics(metrics),
         "bottleneck": printable(arrowed(metrics.bottleneck)),
         "busy": _by_number(evaluation.busy_seconds, number),

@@ -59,7 +59,7 @@ class _Simulation:
         workers = [
             _Worker(place, device, self._stage_seconds(place, device), *self._order(index, turn))
             for place, index in {place: index for index, place in enumerate(self._stages)}.items()
-            for turn, device in enumerate(self._evaluation.team(place))
+            for turn, device in enumerate(self._evaluation.holders(place))
         ]
         slots: list[Slot] = []
         while sum(self._go_on(worker, slots) for worker in workers):
@@ -91,7 +91,7 @@ class _Simulation:
 
     def _order(self, index: int, turn: int) -> tuple[deque[tuple[int, bool]], int]:
         """What a device does one after the other, and how many micro-batches it has under way."""
-        turns = [len(self._evaluation.team(place)) for place in self._stages[index:]]
+        turns = [len(self._evaluation.holders(place)) for place in self._stages[index:]]
         own = range(turn, self._count, turns[0])
         first = min(-(-sum(turns) // turns[0]), len(own))
         order = deque((number, False) for number in own[:first])
@@ -123,13 +123,15 @@ class _Simulation:
     def _end(self, place: int, workers: Sequence[_Worker]) -> float:
         """When all devices of a stage have exchanged their gradients and changed its weights."""
         done = max(worker.free_seconds for worker in workers if worker.stage == place)
-        team = self._evaluation.team(place)
-        return done + self._exchange_seconds(place, team) + max(self._update_seconds(place, each) for each in team)
+        holders = self._evaluation.holders(place)
+        return (
+            done + self._exchange_seconds(place, holders) + max(self._update_seconds(place, each) for each in holders)
+        )
 
-    def _exchange_seconds(self, place: int, team: Places) -> float:
+    def _exchange_seconds(self, place: int, holders: Places) -> float:
         """From each to each other one, all at once: the busiest lane decides, and the longest latency comes on top."""
         nbytes = self._evaluation.gradient_bytes(place)
-        ways = [self._fabric.ways.get(pair, NO_WAY) for pair in permutations(team, 2)] if nbytes else []
+        ways = [self._fabric.ways.get(pair, NO_WAY) for pair in permutations(holders, 2)] if nbytes else []
         lanes = Counter(lane for way in ways for lane in way.lanes)
         seconds = [count * nbytes / self._fabric.lanes[lane].bytes_second for lane, count in lanes.items()]
         return max(seconds, default=0.0) + max((way.latency_seconds for way in ways), default=0.0)

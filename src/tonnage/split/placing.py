@@ -21,20 +21,20 @@ def place_chain(network: Network, fabric: Fabric, problem: Problem, chain: Chain
     position = {device.name: place for place, device in enumerate(fabric.devices)}
     free = [[position[name] for name in each.devices] for each in problem.classes]
     places = [-1] * len(network.operations)
-    teams: list[tuple[int, ...]] = []
+    replicas: list[tuple[int, ...]] = []
     before: int | None = None
     for stage in chain.stages:
         choices = free[stage.device_class]
-        team = tuple(sorted(choices, key=lambda place: (_seconds(fabric, before, place), place))[: stage.replicas])
-        free[stage.device_class] = [place for place in choices if place not in team]
+        holders = tuple(sorted(choices, key=lambda place: (_seconds(fabric, before, place), place))[: stage.replicas])
+        free[stage.device_class] = [place for place in choices if place not in holders]
         for group, members in enumerate(problem.members):
             if stage.groups >> group & 1:
                 for operation in members:
-                    places[operation] = team[0]
+                    places[operation] = holders[0]
         if stage.replicas > 1:
-            teams.append(team)
-        before = team[0]
-    return Layout(tuple(places), tuple(teams))
+            replicas.append(holders)
+        before = holders[0]
+    return Layout(tuple(places), tuple(replicas))
 
 
 def _seconds(fabric: Fabric, before: int | None, place: int) -> float:

@@ -64,7 +64,7 @@ def evaluate(network: Network, fabric: Fabric, layout: Layout, training: Trainin
     how = training or Training(micro_batches=1)
     return Evaluation(
         network, fabric, layout.places,
-        teams=layout.teams, recompute=how.recompute, micro_batches=how.micro_batches,
+        replicas=layout.replicas, recompute=how.recompute, micro_batches=how.micro_batches,
     )  # fmt: skip
 
 
