@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import MB, chain, star
 
-from tonnage.split.cluster_problem import Training
+from tonnage.split.bounds import load_bound
+from tonnage.split.cluster_problem import Training, cluster_problem
 from tonnage.split.devices import Fabric
 from tonnage.split.distributing import best_for, front
 from tonnage.split.layout import Layout
@@ -19,6 +20,7 @@ from tonnage.split.metrics import Evaluation
 from tonnage.split.network import Network
 from tonnage.split.pipeline import training_step
 from tonnage.split.pool import make_pool, measure
+from tonnage.split.prices import best_prices
 from tonnage.split.targets import Target
 
 
@@ -150,6 +152,26 @@ def test_an_operation_whose_buffers_change_stays_on_one_device() -> None:
     found = best_for(make_pool(network, star([1.0] * 4), replicas=True), Target.THROUGHPUT)
     assert (found.value, found.bound) == (4.0, 4.0)
     assert found.assignment["op1"] not in found.replicas
+
+
+def test_an_operation_that_stays_on_one_device_keeps_no_other_there() -> None:
+    """It takes no time, and would otherwise go with the one before it."""
+    network = chain([4.0, 0.0])
+    changing = replace(network.operations[1], changes_weights=True)
+    network = replace(network, operations=(network.operations[0], changing))
+    found = best_for(make_pool(network, star([1.0] * 3), replicas=True), Target.THROUGHPUT)
+    assert (found.value, found.bound) == (2.0, 2.0)
+
+
+def test_the_largest_operation_is_no_bound_where_it_may_be_shared() -> None:
+    network = chain([1.0, 8.0, 1.0])
+    shared = cluster_problem(network, star([1.0] * 4))
+    assert load_bound(shared, best_prices(shared), most_replicas=1) == 8.0
+    assert load_bound(shared, best_prices(shared), most_replicas=3) == pytest.approx(8 / 3)
+    changing = replace(network.operations[1], changes_weights=True)
+    network = replace(network, operations=(network.operations[0], changing, network.operations[2]))
+    alone = cluster_problem(network, star([1.0] * 4))
+    assert load_bound(alone, best_prices(alone), most_replicas=3) == 8.0
 
 
 def test_a_slow_exchange_of_gradients_is_avoided() -> None:
