@@ -8,6 +8,7 @@ from math import inf
 
 from tonnage.split.chains import Chain
 from tonnage.split.devices import Fabric
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation
 from tonnage.split.network import Network
 from tonnage.split.problem import Problem
@@ -15,30 +16,33 @@ from tonnage.split.problem import Problem
 _MOST_ROUNDS = 100
 
 
-def place_chain(network: Network, fabric: Fabric, problem: Problem, chain: Chain) -> list[int]:
-    """The device (its position) of each operation: each stage on one of its class, near the one before it."""
+def place_chain(network: Network, fabric: Fabric, problem: Problem, chain: Chain) -> Layout:
+    """Each stage on a device of its class, or on several, near the one before it."""
     position = {device.name: place for place, device in enumerate(fabric.devices)}
     free = [[position[name] for name in each.devices] for each in problem.classes]
     places = [-1] * len(network.operations)
+    replicas: list[tuple[int, ...]] = []
     before: int | None = None
     for stage in chain.stages:
         choices = free[stage.device_class]
-        chosen = min(choices, key=lambda place: (_seconds(fabric, before, place), place))
-        choices.remove(chosen)
+        holders = tuple(sorted(choices, key=lambda place: (_seconds(fabric, before, place), place))[: stage.replicas])
+        free[stage.device_class] = [place for place in choices if place not in holders]
         for group, members in enumerate(problem.members):
             if stage.groups >> group & 1:
                 for operation in members:
-                    places[operation] = chosen
-        before = chosen
-    return places
+                    places[operation] = holders[0]
+        if stage.replicas > 1:
+            replicas.append(holders)
+        before = holders[0]
+    return Layout(tuple(places), tuple(replicas))
 
 
 def _seconds(fabric: Fabric, before: int | None, place: int) -> float:
     return 0.0 if before is None else fabric.transfer_seconds(before, place, 1 << 20)
 
 
-def better_devices(evaluation: Evaluation, problem: Problem) -> list[int]:
-    """Exchanges devices of equal class, used or not, so that the busiest lane carries less; the new places."""
+def better_devices(evaluation: Evaluation, problem: Problem) -> Layout:
+    """Exchanges devices of equal class, used or not, so that the busiest lane carries less."""
     traffic = _Traffic(evaluation)
     exchanges = list(_exchanges(evaluation, problem))
     best = list(range(len(evaluation.fabric.devices)))
@@ -49,7 +53,7 @@ def better_devices(evaluation: Evaluation, problem: Problem) -> list[int]:
         if not least < value:
             break
         best, value = _exchanged(best, pair), least
-    return [best[place] for place in evaluation.places]
+    return evaluation.layout.moved(best)
 
 
 class _Traffic:
@@ -57,10 +61,9 @@ class _Traffic:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._fabric = evaluation.fabric
-        self._bytes: dict[tuple[int, int], int] = {}
-        for each in (*evaluation.transfers, *evaluation.answers):
-            pair = (each.source, each.target)
-            self._bytes[pair] = self._bytes.get(pair, 0) + each.nbytes
+        self._bytes: dict[tuple[int, int], float] = {}
+        for source, target, nbytes in evaluation.traffic:
+            self._bytes[source, target] = self._bytes.get((source, target), 0.0) + nbytes
 
     def busiest(self, where: Sequence[int]) -> tuple[float, float]:
         """Seconds of the busiest lane; of two ways to be as busy, the one with less on other lanes is better."""
@@ -83,7 +86,7 @@ def _exchanged(where: list[int], pair: tuple[int, int]) -> list[int]:
 
 def _exchanges(evaluation: Evaluation, problem: Problem) -> Iterator[tuple[int, int]]:
     position = {device.name: place for place, device in enumerate(evaluation.fabric.devices)}
-    used = set(evaluation.places)
+    used = evaluation.layout.devices
     for each in problem.classes:
         for first, second in combinations([position[name] for name in each.devices], 2):
             if first in used or second in used:

@@ -12,6 +12,7 @@ from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import Fabric
 from tonnage.split.distributing import best_for, distribution_at
 from tonnage.split.distribution import Distribution
+from tonnage.split.layout import Layout
 from tonnage.split.network import Network
 from tonnage.split.pool import Pool, make_pool
 from tonnage.split.replan import Migration, migration
@@ -61,11 +62,11 @@ def replan(
     """
     _check(network, old)
     pool = make_pool(network, fabric, training=training, keep_going=keep_going, start=_stages(network, old), wide=False)
-    places = _places(network, fabric, old)
-    before = inf if places is None else pool.add(places).period_seconds
+    last = _layout(network, fabric, old)
+    before = inf if last is None else pool.add(last).period_seconds
     distribution = best_for(pool, Target.THROUGHPUT)
-    if places is not None and before <= distribution.value:
-        distribution = distribution_at(pool, Target.THROUGHPUT, places)
+    if last is not None and before <= distribution.value:
+        distribution = distribution_at(pool, Target.THROUGHPUT, last)
     there = [device.name for device in fabric.devices]
     keeper = next((device for device in old.values() if device in there), there[0])
     weights = {operation.id: operation.weight_bytes + operation.state_bytes for operation in network.operations}
@@ -85,11 +86,11 @@ def _check(network: Network, old: Assignment) -> None:
         )
 
 
-def _places(network: Network, fabric: Fabric, old: Assignment) -> tuple[int, ...] | None:
+def _layout(network: Network, fabric: Fabric, old: Assignment) -> Layout | None:
     """None where a device of the old one is lost."""
     position = {device.name: place for place, device in enumerate(fabric.devices)}
     names = [old[operation.id] for operation in network.operations]
-    return tuple(position[name] for name in names) if set(names) <= set(position) else None
+    return Layout(tuple(position[name] for name in names)) if set(names) <= set(position) else None
 
 
 def _stages(network: Network, old: Assignment) -> list[list[int]]:

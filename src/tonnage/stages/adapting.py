@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tonnage.errors import UsageError
 from tonnage.hardware import Cluster
 from tonnage.split.devices import Fabric
 from tonnage.split.distribution import Distribution
@@ -77,6 +78,8 @@ def adapt(
     A device that is slower and sets no period is only remembered: nothing gets better by that. `statistics` are what is
     known at the beginning. Raises what the last round raises, and failures that are not of one device.
     """
+    if distribution.replicas and rounds > 1:
+        raise UsageError("a distribution with replicated stages cannot be re-planned", "split without replicas")
     seen = _NOTHING
     for number in range(rounds):
         is_last = number == rounds - 1
