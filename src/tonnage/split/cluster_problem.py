@@ -12,6 +12,9 @@ from math import inf
 
 import numpy as np
 
+from tonnage.errors import UsageError
+from tonnage.hardware.catalogue import nearest
+from tonnage.split.checked import label
 from tonnage.split.devices import Device, Fabric
 from tonnage.split.grouping import Grouping, group
 from tonnage.split.making import nets_of, sums_of
@@ -34,12 +37,14 @@ def cluster_problem(
     network: Network, fabric: Fabric, *, training: Training | None = None, contiguous: bool = True
 ) -> Problem:
     """Devices that differ in nothing that matters here become one class."""
+    _refuse_unknown_pins(network, fabric)
     grouping = group(network, contiguous=contiguous)
     recompute = training is not None and training.recompute
     classes: dict[object, list[int]] = {}
+    pins = {operation.pinned for operation in network.operations}
     for place, device in enumerate(fabric.devices):
-        pinned = any(operation.pinned == device.name for operation in network.operations)
-        alike = (device.kind, device.speed, device.memory_bytes, best_rates(fabric, place), place if pinned else None)
+        pinned = tuple(name for name in (device.name, device.node) if name in pins)
+        alike = (device.kind, device.speed, device.memory_bytes, best_rates(fabric, place), pinned)
         classes.setdefault((*alike, device.active_watts, device.idle_watts), []).append(place)
     weights = [float(operation.output_bytes) for operation in network.operations]
     nets = nets_of(network, grouping, weights)
@@ -58,6 +63,18 @@ def cluster_problem(
         passes_on=True,
         keeps_inputs=recompute,
     )
+
+
+def _refuse_unknown_pins(network: Network, fabric: Fabric) -> None:
+    """Operations that must run where nothing is."""
+    known = {name for device in fabric.devices for name in (device.name, device.node)}
+    for operation in network.operations:
+        if operation.pinned and operation.pinned not in known:
+            meant = nearest(operation.pinned, known)
+            raise UsageError(
+                f"operation {label(operation)} is pinned to {operation.pinned!r}, which is no device or node of the cluster",
+                f"did you mean {meant}?" if meant else f"for example {fabric.devices[0].name}",
+            )
 
 
 def _held_bytes(operation: Operation, recompute: bool) -> float:

@@ -3,7 +3,7 @@
 A device computes its operations of one sample one after the other; transfers go on meanwhile. A tensor goes from its maker
 to the first device that reads it and from each to the next, over every lane of the way; gradients go straight back to the
 maker. So in a stream of samples the slowest device or lane sets the period. A device whose operations wait for those of
-another device that wait for its own works in segments, each when it can begin.
+another device that wait for its own works in segments, each when it can begin. What comes in and goes out is in `ends.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from functools import cached_property
 from itertools import pairwise
 from math import inf
 
-from tonnage.split.devices import Device, Fabric, Way
+from tonnage.split.devices import NO_WAY, Device, Fabric, Way
+from tonnage.split.ends import Ends
 from tonnage.split.network import ANY, Network, Operation
 from tonnage.split.strong_parts import strong_parts
-
-NO_WAY = Way(lanes=(), latency_seconds=inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,19 +114,29 @@ class Evaluation:
         return forward * (2 if self._recompute else 1) + seconds_on(operation, device, backward=True)
 
     @cached_property
+    def ends(self) -> Ends:
+        return Ends(self.network, self.fabric, self.places, self.segments)
+
+    @cached_property
+    def _traffic(self) -> list[tuple[Way, int]]:
+        """Every way that one sample takes, with the bytes on it; in training gradients go the other way."""
+        moves = (*self.transfers, *self.answers)
+        between = [(self.fabric.ways.get((each.source, each.target), NO_WAY), each.nbytes) for each in moves]
+        return [*between, *self.ends.moves]
+
+    @cached_property
     def lane_seconds(self) -> dict[int, float]:
-        """Traffic of one sample, by lane; in training gradients go the other way."""
+        """Traffic of one sample, by lane."""
         lanes: dict[int, float] = {}
-        for each in (*self.transfers, *self.answers):
-            for lane in self.fabric.ways.get((each.source, each.target), NO_WAY).lanes:
-                seconds = each.nbytes / self.fabric.lanes[lane].bytes_second
-                lanes[lane] = lanes.get(lane, 0.0) + seconds
+        for way, nbytes in self._traffic:
+            for lane in way.lanes:
+                lanes[lane] = lanes.get(lane, 0.0) + nbytes / self.fabric.lanes[lane].bytes_second
         return lanes
 
     @cached_property
     def period_seconds(self) -> float:
         """Infinite where something must be sent and no way is left."""
-        if any((each.source, each.target) not in self.fabric.ways for each in (*self.transfers, *self.answers)):
+        if any(way == NO_WAY for way, _ in self._traffic):
             return inf
         return max([*self.busy_seconds.values(), *self.lane_seconds.values()], default=0.0)
 
@@ -175,14 +184,14 @@ class Evaluation:
             leaders.setdefault(consumer, []).append(producer)
         end = 0.0
         for place, positions in self.segments:
-            begin = free.get(place, 0.0)
+            begin = max(free.get(place, 0.0), self.ends.begin(positions))
             for position in positions:
                 for leader in leaders.get(position, ()):
                     if self.places[leader] != place:
                         begin = max(begin, arrival[leader, place])
             busy = sum(self._operation_seconds(self.network.operations[position], place) for position in positions)
             free[place] = begin + busy
-            end = max(end, free[place])
+            end = max(end, self.ends.end(positions, free[place]))
             self._send(place, set(positions), free[place], arrival)
         return end
 
@@ -259,7 +268,7 @@ class Evaluation:
             bottleneck=max((busy | lanes).items(), key=lambda item: item[1])[0],
             busy_seconds=busy,
             lane_seconds=lanes,
-            moved_bytes=sum(each.nbytes for each in (*self.transfers, *self.answers)),
+            moved_bytes=sum(nbytes for _, nbytes in self._traffic),
         )
 
     def _working_bytes(self, place: int, in_flight: Mapping[int, int]) -> int:

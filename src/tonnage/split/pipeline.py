@@ -33,7 +33,7 @@ def training_step(evaluation: Evaluation, micro_batches: int, *, recompute: bool
     """Simulates a step of stages that can be done one after the other.
 
     Stage i of n does n - i forwards (no more than there are micro-batches), then a backward and a forward in turn. Each
-    waits for what it reads; transfers take their time on quiet links.
+    waits for what it reads; transfers take their time on quiet links. Inputs of all micro-batches wait at their node.
     """
     return _Simulation(evaluation, micro_batches, recompute).run()
 
@@ -43,6 +43,10 @@ class _Simulation:
         self._stages = [place for place, _ in evaluation.segments]
         self._count = micro_batches
         self._fabric: Fabric = evaluation.fabric
+        self._ends = evaluation.ends
+        self._positions: dict[int, list[int]] = {place: [] for place in self._stages}
+        for position, place in enumerate(evaluation.places):
+            self._positions[place].append(position)
         self._bytes: dict[tuple[int, int], int] = {}
         for each in evaluation.answers:  # who answers whom also says who waits for whom on the way there
             pair = (each.target, each.source)
@@ -85,8 +89,11 @@ class _Simulation:
             if not moved:
                 break
         kept = {place: min(len(self._stages) - index, self._count) for index, place in enumerate(self._stages)}
-        end = max((free[place] + self._updates[place] for place in self._stages), default=0.0)
-        return Schedule(tuple(slots), end, kept)
+        ends = [free[place] + self._updates[place] for place in self._stages]
+        ends += [
+            self._ends.end(self._positions[slot.device], slot.end_seconds) for slot in slots if not slot.is_backward
+        ]
+        return Schedule(tuple(slots), max(ends, default=0.0), kept)
 
     def _order(self, index: int) -> list[tuple[int, bool]]:
         first = min(len(self._stages) - index, self._count)
@@ -99,7 +106,7 @@ class _Simulation:
 
     def _ready(self, place: int, micro_batch: int, is_backward: bool) -> float | None:
         """When everything that a slot reads is there; None if something is not even begun."""
-        moment = 0.0
+        moment = self._ends.begin(self._positions[place], micro_batch)
         if is_backward:
             own = self._done.get((place, micro_batch, False))
             if own is None:

@@ -18,6 +18,7 @@ from tonnage.split.network import ANY, Network, Operation
 from tonnage.split.sources.content import read_text
 
 _SEPARATOR = " -- "
+_INPUT = "Input"  # an operation that only stands for what comes in
 _FORWARD, _BACKWARD = "forward_compute_time", "backward_compute_time"
 _FIELDS = (_FORWARD, _BACKWARD, "activation_size", "parameter_size")
 _FORM = "a line is ID -- DESCRIPTION -- forward_compute_time=MS, ..., parameter_size=BYTES, or an edge ID -- ID"
@@ -43,6 +44,7 @@ def parse_profile(text: str, source: str) -> Network:
         operations,
         edges,
         is_training=any(operation.backward_seconds[ANY] for operation in operations),
+        inputs=[(str(each.id), each.output_bytes, [each.id]) for each in operations if each.kind == _INPUT],
         source=source,
     )
 
