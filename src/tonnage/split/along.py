@@ -52,21 +52,22 @@ def _united(masks: Iterable[int]) -> int:
 
 
 def best_along(
-    family: Family, fabric: Fabric, sequence: Sequence[int], ends: EndBytes, cap: float = inf
+    family: Family, fabric: Fabric, sequence: Sequence[int], ends: EndBytes, *, cap: float = inf, adds: bool = False
 ) -> Chain | None:
-    """The chain with the least largest load whose stages are on these devices (positions in the fabric), in this order;
-    devices at the end may stay unused."""
+    """The chain with the least largest load (or, if it `adds`, sum of them) whose stages are on these devices (positions
+    in the fabric), in this order; devices at the end may stay unused."""
     classes = _classes(family, fabric)
     value = np.full(family.size, inf)
     value[0] = 0.0
     came_from: list[np.ndarray[tuple[int, ...], np.dtype[np.int32]]] = []
     for number, device in enumerate(sequence):
         loads = _loads(family, fabric, classes[device], device, ends)
-        value, parents = _step(family, classes[device], loads, value, cap)
+        value, parents = _step(family, classes[device], loads, value, cap, adds)
         if number + 1 < len(sequence):
             passing = _passing(family, fabric, device, sequence[number + 1], ends)
             passing[-1] = 0.0  # nothing is open when all is done
-            value = np.where(passing <= cap, np.maximum(value, passing), inf)
+            value = value + passing if adds else np.maximum(value, passing)
+            value = np.where(value <= cap, value, inf)
         came_from.append(parents)
     return _chain(family, [classes[device] for device in sequence], value, came_from)
 
@@ -91,7 +92,7 @@ def _rate(fabric: Fabric, way: Way) -> float:
 
 
 def _step(
-    family: Family, device_class: int, loads: Floats, value: Floats, cap: float
+    family: Family, device_class: int, loads: Floats, value: Floats, cap: float, adds: bool
 ) -> tuple[Floats, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]:
     """The device takes what each set has more than one before it, or nothing."""
     impossible = family.impossible[device_class]
@@ -100,7 +101,8 @@ def _step(
     parents = np.where(np.isfinite(value), np.arange(family.size), -1).astype(np.int32)
     for position in np.flatnonzero(np.isfinite(value)):
         later = slice(int(position) + 1, None)
-        load = np.maximum((loads[:, later] - loads[:, position, None]).max(axis=0), value[position])
+        more = loads[:, later] - loads[:, position, None]
+        load = more.sum(axis=0) + value[position] if adds else np.maximum(more.max(axis=0), value[position])
         worth = (load < found[later]) & (load <= cap) & (impossible[later] == impossible[position])
         worth &= family.memory_bytes[later] - family.memory_bytes[position] <= limit
         sets = int(position) + 1 + np.flatnonzero(worth)

@@ -72,7 +72,7 @@ def _refuse_unknown_pins(network: Network, fabric: Fabric) -> None:
         if operation.pinned and operation.pinned not in known:
             meant = nearest(operation.pinned, known)
             raise UsageError(
-                f"operation {label(operation)} is pinned to {operation.pinned!r}, which is no device or node of the cluster",
+                f"operation {label(operation)} is pinned to {operation.pinned!r}, which is not in the cluster",
                 f"did you mean {meant}?" if meant else f"for example {fabric.devices[0].name}",
             )
 

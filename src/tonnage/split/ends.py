@@ -97,12 +97,12 @@ class Ends:
         return max(lanes.values(), default=0.0)
 
     def begin(self, positions: Iterable[int], sample: int = 0) -> float:
-        """When the inputs of these operations are there; of a later sample, if all wait at their node from the beginning."""
+        """When the inputs of these operations are there; of a later sample, if all of them wait at their node."""
         first = max((self._arrival[each] for each in positions if each in self._arrival), default=0.0)
         return first + sample * self._between_samples if first else 0.0
 
     def end(self, positions: Iterable[int], moment: float) -> float:
-        """When the outputs of these operations, all of one device, are where they must end, if they are made at `moment`."""
+        """When the outputs of these operations, all of one device and made at `moment`, are where they must end."""
         own = [each for each in positions if each in self.made]
         if not own:
             return moment

@@ -17,8 +17,8 @@ _MOST_ROUNDS = 100
 
 
 def place_chain(network: Network, fabric: Fabric, problem: Problem, chain: Chain) -> list[int]:
-    """The device (its position) of each operation: each stage on one of its class, near the one before it. The first is near
-    the inputs, the last near where outputs end."""
+    """The device (its position) of each operation: each stage on one of its class, near the one before it, the first near
+    the inputs, and the last near where outputs end."""
     position = {device.name: place for place, device in enumerate(fabric.devices)}
     free = [[position[name] for name in each.devices] for each in problem.classes]
     places = [-1] * len(network.operations)

@@ -20,7 +20,7 @@ from tonnage.split.pipeline import training_step
 from tonnage.split.placing import better_devices, place_chain
 from tonnage.split.prices import Prices, best_prices
 from tonnage.split.problem import Problem
-from tonnage.split.sequences import sequences
+from tonnage.split.sequences import pairs, sequences
 from tonnage.split.throughput import Answer, split_for_throughput
 
 KeepGoing = Callable[[], bool]
@@ -90,6 +90,8 @@ def make_pool(
         family = Family(answer.problem, _sets(answer.problem, answer.chain), prices.of_group)
         if is_uneven:
             _along_sequences(pool, family, keep_going)
+        if wide and (fabric.inputs is not None or fabric.outputs is not None):
+            _near_the_ends(pool, family, keep_going)
         for chain in _others(pool, family, prices, keep_going) if wide else ():
             _place(pool, chain)
     return pool
@@ -163,6 +165,18 @@ def _along_sequences(pool: Pool, family: Family, keep_going: KeepGoing) -> None:
         found = best_along(family, pool.fabric, sequence, ends, cap=best)
         if found is not None:
             best = min(best, _exactly_here(pool, found, sequence).period_seconds)
+
+
+def _near_the_ends(pool: Pool, family: Family, keep_going: KeepGoing) -> None:
+    """For one sample: chains of two devices, or along those orders, with the least sum of computing and moving."""
+    best = min(metrics.latency_seconds for metrics in pool.found.values())
+    ends = end_bytes(family, pool.network, pool.fabric)
+    for sequence in (*pairs(pool.network, pool.fabric), *sequences(pool.network, pool.fabric)):
+        if not keep_going():
+            return
+        found = best_along(family, pool.fabric, sequence, ends, cap=best, adds=True)
+        if found is not None:
+            best = min(best, _exactly_here(pool, found, sequence).latency_seconds)
 
 
 def _exactly_here(pool: Pool, chain: Chain, sequence: Sequence[int]) -> Metrics:

@@ -12,22 +12,34 @@ from tonnage.split.network import Network
 def sequences(network: Network, fabric: Fabric) -> Iterator[list[int]]:
     """By node; always to the nearest device from each kind of start, that of the kind which is nearest to the inputs; the
     same with what is nearest to the outputs at the end; and the other way round from there."""
-    by_node = sorted(range(len(fabric.devices)), key=lambda place: (fabric.devices[place].node, place))
+    by_node = _by_node(fabric)
     yield by_node
     last = min(by_node, key=lambda place: seconds_out(network, fabric, place))
-    for start in _starts(fabric, by_node, lambda place: seconds_in(network, fabric, place)):
+    for start in _starts(fabric, lambda place: seconds_in(network, fabric, place)):
         sequence = _onwards(fabric, start)
         yield sequence
         if fabric.outputs is not None and last != start:
             yield [*(place for place in sequence if place != last), last]
-    for start in _starts(fabric, by_node, lambda place: seconds_out(network, fabric, place)):
+    for start in _starts(fabric, lambda place: seconds_out(network, fabric, place)):
         yield _onwards(fabric, start)[::-1]
 
 
-def _starts(fabric: Fabric, by_node: list[int], seconds: Callable[[int], float]) -> list[int]:
+def pairs(network: Network, fabric: Fabric) -> Iterator[list[int]]:
+    """Two devices of each kind: of its kind the first is nearest to the inputs, and the second to the outputs."""
+    for first in _starts(fabric, lambda place: seconds_in(network, fabric, place)):
+        for second in _starts(fabric, lambda place: seconds_out(network, fabric, place)):
+            if first != second:
+                yield [first, second]
+
+
+def _by_node(fabric: Fabric) -> list[int]:
+    return sorted(range(len(fabric.devices)), key=lambda place: (fabric.devices[place].node, place))
+
+
+def _starts(fabric: Fabric, seconds: Callable[[int], float]) -> list[int]:
     """Of each kind of device the nearest."""
     nearest: dict[tuple[str, float], int] = {}
-    for place in by_node:
+    for place in _by_node(fabric):
         kind = (fabric.devices[place].kind, fabric.devices[place].speed)
         if kind not in nearest or seconds(place) < seconds(nearest[kind]):
             nearest[kind] = place
