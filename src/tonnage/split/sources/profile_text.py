@@ -18,7 +18,6 @@ from tonnage.split.network import ANY, Network, Operation
 from tonnage.split.sources.content import read_text
 
 _SEPARATOR = " -- "
-_INPUT = "Input"  # an operation that only stands for what comes in
 _FORWARD, _BACKWARD = "forward_compute_time", "backward_compute_time"
 _FIELDS = (_FORWARD, _BACKWARD, "activation_size", "parameter_size")
 _FORM = "a line is ID -- DESCRIPTION -- forward_compute_time=MS, ..., parameter_size=BYTES, or an edge ID -- ID"
@@ -44,7 +43,7 @@ def parse_profile(text: str, source: str) -> Network:
         operations,
         edges,
         is_training=any(operation.backward_seconds[ANY] for operation in operations),
-        inputs=[(str(each.id), each.output_bytes, [each.id]) for each in operations if each.kind == _INPUT],
+        inputs=[(str(each.id), each.output_bytes, [each.id]) for each in operations if _is_input(each)],
         source=source,
     )
 
@@ -74,6 +73,11 @@ def _operation(parts: list[str], place: str) -> Operation:
         stash_bytes=output_bytes if trains else 0,
         output_bytes=output_bytes,
     )
+
+
+def _is_input(operation: Operation) -> bool:
+    """Does it only stand for what comes in? They are called `Input`, or `Input0`, `Input1`, ..."""
+    return operation.kind.rstrip("0123456789") == "Input"
 
 
 def _values(stated: str, name: str, place: str) -> dict[str, float]:
