@@ -137,7 +137,7 @@ def test_where_no_way_is_left_there_is_no_period() -> None:
 
 
 def test_in_training_inputs_come_in_for_each_micro_batch_and_have_no_gradients() -> None:
-    """On b a micro-batch takes 0.5 s forward and 1 s backward, and its input 3 s: the last of four is there after 12.1 s."""
+    """On b a micro-batch takes 0.5 s forward and 1 s backward. The input of the last of four is there after 12.1 s."""
     network, training = photograph(backward=2.0), Training(micro_batches=4)
     found = measure(network, two(inputs="a", outputs="a"), [B, B], training)
     assert found.lane_seconds == {"a->b": pytest.approx(3.0), "b->a": pytest.approx(1.0)}

@@ -63,6 +63,11 @@ class Ends:
             each: network.operations[each].output_bytes for each in made if network.operations[each].output_bytes
         }
 
+    @property
+    def positions(self) -> list[int]:
+        """Operations that read inputs or make outputs."""
+        return sorted({*self.made, *(reader for each in self._inputs for reader in each.readers)})
+
     @cached_property
     def moves(self) -> list[tuple[Way, int]]:
         """The ways that a sample takes into the network and out of it, with the bytes on them."""

@@ -44,9 +44,11 @@ class _Simulation:
         self._count = micro_batches
         self._fabric: Fabric = evaluation.fabric
         self._ends = evaluation.ends
-        self._positions: dict[int, list[int]] = {place: [] for place in self._stages}
-        for position, place in enumerate(evaluation.places):
-            self._positions[place].append(position)
+        self._positions: dict[int, list[int]] = {
+            place: [] for place in self._stages
+        }  # that read inputs or make outputs
+        for position in self._ends.positions:
+            self._positions[evaluation.places[position]].append(position)
         self._bytes: dict[tuple[int, int], int] = {}
         for each in evaluation.answers:  # who answers whom also says who waits for whom on the way there
             pair = (each.target, each.source)

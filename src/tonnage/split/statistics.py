@@ -35,7 +35,8 @@ def fabric_under(
     new = current(statistics, now=now, told=ignore_old)
     places = {entry.place: entry for entry in new.places}
     links = {(entry.source, entry.target): entry for entry in new.links}
-    refuse_lost_ends(fabric.inputs and fabric.inputs.node, fabric.outputs and fabric.outputs.node, places)
+    inputs, outputs = (end.node if end is not None else None for end in (fabric.inputs, fabric.outputs))
+    refuse_lost_ends(inputs, outputs, places)
     rest = _without_lost(_ends_as_devices(fabric), places, links)
     devices = tuple(_device_under(device, places.get(device.name), pessimistic) for device in rest.devices)
     return _devices_as_ends(_ways_under(replace(rest, devices=devices), links, pessimistic))
