@@ -48,20 +48,18 @@ class Ends:
     """Of one distribution: a device (its position) for each operation, and their segments in the order of their turns."""
 
     def __init__(self, network: Network, fabric: Fabric, places: Sequence[int], segments: Segments) -> None:
-        self._network, self._fabric, self._places = network, fabric, places
+        self._fabric, self._places = fabric, places
         turns = {place: number for number, (place, _) in reversed(list(enumerate(segments)))}
         counted = network.inputs if fabric.inputs is not None else ()
         self._inputs = [each for each in counted if each.nbytes and each.readers]
-        self.readers: list[
-            tuple[int, list[int]]
-        ] = [  # of each input: its bytes, and devices in the order of their turns
+        # Of each input its bytes, and the devices that read it in the order of their turns.
+        self.readers = [
             (each.nbytes, sorted({places[reader] for reader in each.readers}, key=turns.__getitem__))
             for each in self._inputs
         ]
         made = network.outputs if fabric.outputs is not None else ()
-        self.made = {
-            each: network.operations[each].output_bytes for each in made if network.operations[each].output_bytes
-        }
+        sizes = {position: network.operations[position].output_bytes for position in made}
+        self.made = {position: nbytes for position, nbytes in sizes.items() if nbytes}
 
     @property
     def positions(self) -> list[int]:

@@ -44,9 +44,7 @@ class _Simulation:
         self._count = micro_batches
         self._fabric: Fabric = evaluation.fabric
         self._ends = evaluation.ends
-        self._positions: dict[int, list[int]] = {
-            place: [] for place in self._stages
-        }  # that read inputs or make outputs
+        self._positions: dict[int, list[int]] = {place: [] for place in self._stages}  # of the ends
         for position in self._ends.positions:
             self._positions[evaluation.places[position]].append(position)
         self._bytes: dict[tuple[int, int], int] = {}
