@@ -90,7 +90,8 @@ def best_rates(fabric: Fabric, place: int) -> tuple[float, float]:
 
 
 def _rate(fabric: Fabric, ways: Sequence[tuple[int, ...]]) -> float:
-    """What the first lanes of all ways carry together, and no more than any lane that all of them take."""
+    """What the first lanes of all ways carry together, each no more than all ways behind it, and no more than any lane that
+    all of them take."""
     if not ways:
         return 0.0
     firsts: dict[int, float] = {}
@@ -98,7 +99,7 @@ def _rate(fabric: Fabric, ways: Sequence[tuple[int, ...]]) -> float:
         if not lanes:
             return inf
         narrowest = min(fabric.lanes[lane].bytes_second for lane in lanes)
-        firsts[lanes[0]] = max(firsts.get(lanes[0], 0.0), narrowest)
+        firsts[lanes[0]] = min(firsts.get(lanes[0], 0.0) + narrowest, fabric.lanes[lanes[0]].bytes_second)
     common = set(ways[0]).intersection(*ways[1:])
     return min([sum(firsts.values()), *(fabric.lanes[lane].bytes_second for lane in common)])
 

@@ -56,7 +56,7 @@ def refuse_unknown(known: set[str], statistics: Statistics) -> None:
 def refuse_lost_ends(inputs: str | None, outputs: str | None, places: Mapping[str, PlaceStatistics]) -> None:
     """Without the node of an end nothing can go on, wherever the network is."""
     for node, what in ((inputs, "inputs come from"), (outputs, "outputs end at")):
-        if node in places and places[node].is_lost:
+        if node is not None and node in places and places[node].is_lost:
             raise UsageError(f"{what} {node}, which is lost", "name another node in the cluster file")
 
 
