@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 
 from tonnage.split.devices import Fabric
 from tonnage.split.ends import seconds_in, seconds_out
 from tonnage.split.network import Network
 
+_FEW = 4  # devices: 24 orders
+
 
 def sequences(network: Network, fabric: Fabric) -> Iterator[list[int]]:
     """By node; always to the nearest device from each kind of start, that of the kind which is nearest to the inputs; the
-    same with what is nearest to the outputs at the end; and the other way round from there."""
+    same with what is nearest to the outputs at the end; and the other way round from there. With ends, all orders of few
+    devices."""
     by_node = _by_node(fabric)
     yield by_node
+    if len(by_node) <= _FEW and (fabric.inputs is not None or fabric.outputs is not None):
+        yield from map(list, permutations(by_node))
+        return
     last = min(by_node, key=lambda place: seconds_out(network, fabric, place))
     for start in _starts(fabric, lambda place: seconds_in(network, fabric, place)):
         sequence = _onwards(fabric, start)
