@@ -1,5 +1,6 @@
 """Inputs come from a node and outputs end at a node: what that costs, by hand and beside every other distribution."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from math import inf
@@ -222,17 +223,48 @@ def tiny(draw: st.DrawFn) -> tuple[Network, Fabric]:
     network = Network(
         name="tiny", operations=operations, edges=edges, is_training=trains, inputs=inputs, outputs=draw(some)
     )
-    rate = st.sampled_from([5e5, 1e6, 1e7])
-    ends = {name: draw(st.sampled_from("ab")) for name in ("inputs", "outputs") if draw(st.booleans())}
-    return network, two((1.0, draw(st.sampled_from([1.0, 4.0]))), (draw(rate), draw(rate)), **ends)
+    return network, draw(switched())
 
 
-@settings(max_examples=150, deadline=None)
+@st.composite
+def switched(draw: st.DrawFn) -> Fabric:
+    """Three devices and a node without any around a switch; ends at any of them."""
+    rates, latencies = st.sampled_from([3e5, 1e6, 1e7]), st.sampled_from([0.0, 0.05, 0.3])
+    lanes = tuple(Lane(name=f"lane {number}", bytes_second=draw(rates)) for number in range(8))
+    latency = [draw(latencies) for _ in range(4)]
+
+    def way(i: int, j: int) -> Way:
+        return HERE if i == j else Way(lanes=(i, 4 + j), latency_seconds=latency[i] + latency[j])
+
+    devices = tuple(
+        Device(
+            name=f"n{place}", node=f"n{place}", kind="cpu", speed=draw(st.sampled_from([1.0, 4.0])), active_watts=5.0
+        )
+        for place in range(3)
+    )
+    first, last = draw(st.none() | st.integers(0, 3)), draw(st.none() | st.integers(0, 3))
+    return Fabric(
+        devices=devices,
+        lanes=lanes,
+        ways={(i, j): way(i, j) for i, j in product(range(3), repeat=2) if i != j},
+        inputs=None if first is None else End(node=f"n{first}", ways={each: way(first, each) for each in range(3)}),
+        outputs=None if last is None else End(node=f"n{last}", ways={each: way(each, last) for each in range(3)}),
+    )
+
+
+def distributions(network: Network, fabric: Fabric) -> Iterator[tuple[int, ...]]:
+    """All contiguous ones: every device has one segment."""
+    for places in product(range(3), repeat=len(network.operations)):
+        if len(Evaluation(network, fabric, places).segments) == len(set(places)):
+            yield places
+
+
+@settings(max_examples=60, deadline=None)
 @given(tiny(), st.booleans())
 def test_ends_never_make_a_distribution_better(case: tuple[Network, Fabric], recompute: bool) -> None:
     network, fabric = case
     training = Training(micro_batches=3, recompute=recompute) if network.is_training else None
-    for places in product((A, B), repeat=len(network.operations)):
+    for places in distributions(network, fabric):
         counted = measure(network, fabric, places, training)
         free = measure(network, replace(fabric, inputs=None, outputs=None), places, training)
         for target in (*TARGETS, Target.STEP):
@@ -245,11 +277,7 @@ def test_ends_never_make_a_distribution_better(case: tuple[Network, Fabric], rec
 def test_no_bound_is_above_the_best_of_all_distributions(case: tuple[Network, Fabric]) -> None:
     network, fabric = case
     training = Training(micro_batches=3) if network.is_training else None
-    every = [
-        measure(network, fabric, places, training)
-        for places in product((A, B), repeat=len(network.operations))
-        if len(Evaluation(network, fabric, places).segments) == len(set(places))  # contiguous
-    ]
+    every = [measure(network, fabric, places, training) for places in distributions(network, fabric)]
     pool = make_pool(network, fabric, training=training)
     for target in (*TARGETS, Target.STEP) if training else TARGETS:
         least = min(value_of(target, each) for each in every)

@@ -118,6 +118,15 @@ def test_slow_links_are_crossed_where_little_is_moved() -> None:
     assert len(found.stages) == 4
 
 
+def test_a_device_with_a_wide_lane_receives_from_two_others_at_once() -> None:
+    """Each of the first two sends 1 MB in a second; the third receives both in a fifth of it."""
+    fabric = star([1.0] * 3, rate=1e6)
+    wide = tuple(replace(lane, bytes_second=1e7) if lane.name.startswith("switch->") else lane for lane in fabric.lanes)
+    network = replace(chain([1.0] * 3), edges=((0, 2), (1, 2)))
+    found = best_for(make_pool(network, replace(fabric, lanes=wide)), Target.THROUGHPUT)
+    assert found.value == found.bound == pytest.approx(1.0)
+
+
 def test_a_straggler_gives_work_away() -> None:
     network, fabric = chain([1.0] * 12), star([1.0, 1.0, 1.0])
     first = best_for(make_pool(network, fabric), Target.THROUGHPUT)
