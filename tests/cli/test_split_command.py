@@ -30,6 +30,25 @@ links:
 """
 
 
+PERCEPTRON = """\
+import torch
+from torch import nn
+
+
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(4)))
+
+    def forward(self, inputs):
+        return self.layers(inputs).square().mean()
+
+
+def build(batch_size=512):
+    return Loss(), torch.randn(batch_size, 256)
+"""
+
+
 def tonnage(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tonnage", *map(str, words)], capture_output=True, text=True, timeout=300, check=False
@@ -146,6 +165,43 @@ def test_a_replan_tells_what_moves(profile: Path, nodes: Path, tmp_path: Path) -
     assert found["migration"]["moved_bytes"]
 
 
+def test_devices_take_turns_where_they_may(public: Path, tmp_path: Path) -> None:
+    alike, plain, last = (tmp_path / name for name in ("alike.yaml", "plain.json", "last.json"))
+    nodes = "".join(f"  - {{name: n{each}, cpu: {{cores: 1}}, memory: 1 GiB}}\n" for each in range(3))
+    alike.write_text(f"name: alike\nnodes:\n{nodes}links:\n  - {{kind: ethernet, bandwidth: 10 Gbit/s}}\n")
+    words = ("split", "--network", public, "--cluster", alike)
+    plain.write_text(tonnage(*words, "--json").stdout)
+    assert json.loads(plain.read_text())["value"] == pytest.approx(0.04)
+    shared = tonnage(*words, "--replicas", "--output", last, "--html", tmp_path / "page.html")
+    assert shared.returncode == 0, shared.stderr
+    assert "n1 in turn with n0" in shared.stdout
+    found = json.loads(last.read_text())
+    assert found["value"] == pytest.approx(0.08 / 3)
+    assert found["replicas"] == {"n0": ["n1", "n2"]}
+    for given in (("--replan", last), ("--replan", plain, "--replicas")):
+        again = tonnage(*words, *given)
+        assert again.returncode == 2
+        assert "replicated stages" in again.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", [(), ("--train", "--micro-batches", "4")])
+def test_a_program_runs_with_devices_that_take_turns(training: tuple[str, ...], tmp_path: Path) -> None:
+    program = tmp_path / "model.py"
+    program.write_text(PERCEPTRON)
+    seen = tmp_path / "seen.json"
+    result = tonnage(
+        "split", f"{program}:build", "--cluster", EXAMPLES / "alike.yaml", "--replicas", "--run", *training,
+        "--samples", "16", "--save-statistics", seen, "--json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    (further,) = found["replicas"].values()
+    assert found["run"]["report"]["largest_difference"] < 1e-6
+    assert len(found["run"]["report"]["stages"]) == len(found["stages"]) + len(further)
+    assert len(json.loads(seen.read_text())["nodes"]) == len(found["run"]["report"]["stages"])
+
+
 @pytest.mark.slow
 def test_the_example_runs_and_is_equal_to_the_last_bit(tmp_path: Path) -> None:
     result = tonnage(
@@ -168,6 +224,7 @@ def test_the_example_runs_and_is_equal_to_the_last_bit(tmp_path: Path) -> None:
         (("NETWORK", "--front", "latency"), 2, "two or three"),
         (("NETWORK", "--engine", "slurm"), 2, "--engine is about running"),
         (("NETWORK", "--recompute"), 2, "about training"),
+        (("NETWORK", "--replicas"), 2, "no replicated stages"),
         (("NETWORK", "--html", "/nowhere/page.html"), 2, "no folder"),
         (("NETWORK", "--replan", "absent.json"), 4, "no file"),
         (("PROFILE",), 2, "which machines"),

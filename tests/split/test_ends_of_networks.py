@@ -13,6 +13,7 @@ from pipelines import MB, chain
 from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import HERE, Device, End, Fabric, Lane, Way
 from tonnage.split.distributing import best_for
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation, Metrics
 from tonnage.split.network import Input, Network, Operation
 from tonnage.split.page_summary import facts
@@ -137,14 +138,31 @@ def test_where_no_way_is_left_there_is_no_period() -> None:
     assert metrics(photograph(), lost, A, A).period_seconds == 2.0
 
 
+def test_replicas_have_their_share_of_the_ends() -> None:
+    """Samples go by turns to n0 and n1 and back to the node of the inputs."""
+    into = {place: Way(lanes=(3, 4 + place)) for place in range(3)}
+    out = {place: Way(lanes=(place, 7)) for place in range(3)}
+    network = replace(
+        chain([1.0], output_bytes=2 * MB), inputs=(Input(name="x", nbytes=3 * MB, readers=(0,)),), outputs=(0,)
+    )
+    fabric = replace(three(into), outputs=End(node="store", ways=out))
+    evaluation = Evaluation(network, fabric, [0], replicas=[(0, 1)])
+    found = evaluation.metrics()
+    assert found.lane_seconds == pytest.approx(
+        {"store->s": 3.0, "s->n0": 1.5, "s->n1": 1.5, "n0->s": 1.0, "n1->s": 1.0, "s->store": 2.0}
+    )
+    assert (found.moved_bytes, found.latency_seconds) == (5 * MB, pytest.approx(3.0 + 1.0 + 2.0))
+    assert [evaluation.ends.begin([0], sample) for sample in range(3)] == pytest.approx([3.0, 6.0, 9.0])
+
+
 def test_in_training_inputs_come_in_for_each_micro_batch_and_have_no_gradients() -> None:
     """On b a micro-batch takes 0.5 s forward and 1 s backward. The input of the last of four is there after 12.1 s."""
     network, training = photograph(backward=2.0), Training(micro_batches=4)
-    found = measure(network, two(inputs="a", outputs="a"), [B, B], training)
+    found = measure(network, two(inputs="a", outputs="a"), Layout((B, B)), training)
     assert found.lane_seconds == {"a->b": pytest.approx(3.0), "b->a": pytest.approx(1.0)}
     assert found.latency_seconds == pytest.approx(3.1 + 1.5 + 1.1)
     assert found.step_seconds == pytest.approx(12.1 + 0.5 + 1.1)  # the loss arrives after the last backward is done
-    assert measure(network, two(), [B, B], training).step_seconds == pytest.approx(4 * 1.5)
+    assert measure(network, two(), Layout((B, B)), training).step_seconds == pytest.approx(4 * 1.5)
 
 
 # -- what is found --------------------------------------------------------------------------------------------------------
@@ -265,8 +283,8 @@ def test_ends_never_make_a_distribution_better(case: tuple[Network, Fabric], rec
     network, fabric = case
     training = Training(micro_batches=3, recompute=recompute) if network.is_training else None
     for places in distributions(network, fabric):
-        counted = measure(network, fabric, places, training)
-        free = measure(network, replace(fabric, inputs=None, outputs=None), places, training)
+        counted = measure(network, fabric, Layout(places), training)
+        free = measure(network, replace(fabric, inputs=None, outputs=None), Layout(places), training)
         for target in (*TARGETS, Target.STEP):
             assert value_of(target, counted) >= value_of(target, free) * (1 - 1e-12)
         assert counted.moved_bytes >= free.moved_bytes
@@ -277,7 +295,7 @@ def test_ends_never_make_a_distribution_better(case: tuple[Network, Fabric], rec
 def test_no_bound_is_above_the_best_of_all_distributions(case: tuple[Network, Fabric]) -> None:
     network, fabric = case
     training = Training(micro_batches=3) if network.is_training else None
-    every = [measure(network, fabric, places, training) for places in distributions(network, fabric)]
+    every = [measure(network, fabric, Layout(places), training) for places in distributions(network, fabric)]
     pool = make_pool(network, fabric, training=training)
     for target in (*TARGETS, Target.STEP) if training else TARGETS:
         least = min(value_of(target, each) for each in every)

@@ -33,6 +33,7 @@ class Program:
     keywords: dict[str, object] = field(default_factory=dict)
     together: tuple[frozenset[str], ...] = ()
     final: dict[str, str] = field(default_factory=dict)
+    written_weights: frozenset[str] = frozenset()
 
 
 def test_the_parts_are_scaled_to_what_the_whole_takes_without_looking_at_the_clock() -> None:

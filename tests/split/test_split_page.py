@@ -6,6 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
@@ -19,6 +20,7 @@ from split_pages import AXES, HOSTILE, chain, make_fabric, make_network, whole_p
 from tonnage.split.cluster_problem import Training
 from tonnage.split.distributing import best_for, front
 from tonnage.split.distribution import Distribution
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation
 from tonnage.split.network import Network
 from tonnage.split.page import render_page
@@ -45,7 +47,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 def placed(pool: Pool, places: Sequence[int]) -> Distribution:
     """A distribution that nobody solved for."""
-    metrics = pool.add(places)
+    metrics = pool.add(Layout(tuple(places)))
     devices, operations = pool.fabric.devices, pool.network.operations
     assignment = {each.id: devices[place].name for each, place in zip(operations, places, strict=True)}
     return Distribution(
@@ -311,6 +313,34 @@ def test_the_time_line_of_training_is_its_schedule_with_gradients_on_their_way_b
     assert stream.end_seconds == schedule.step_seconds
     assert {(move.source, move.target, move.is_backward) for move in stream.moves} == {(0, 1, False), (1, 0, True)}
     assert len(stream.moves) == 6
+
+
+def test_devices_that_take_turns_have_rows_of_their_own() -> None:
+    evaluation = Evaluation(chain(6), make_fabric(3), [0] * 2 + [1] * 4, replicas=[(1, 2)])
+    stream = stream_of(evaluation, None, 1000)
+
+    assert {slot.micro_batch % 2 for slot in stream.slots if slot.device == 1} == {0}
+    assert {slot.micro_batch % 2 for slot in stream.slots if slot.device == 2} == {1}
+    assert {(move.source, move.target, move.sample % 2) for move in stream.moves} == {(0, 1, 0), (0, 2, 1)}
+    ends = sorted(slot.end_seconds for slot in stream.slots if slot.device)
+    assert [late - early for early, late in pairwise(ends)] == pytest.approx([0.02] * (stream.samples - 1))
+
+
+def test_the_time_line_of_training_follows_the_turns() -> None:
+    evaluation = Evaluation(chain(6, is_training=True), make_fabric(3), [0] * 2 + [1] * 4, replicas=[(1, 2)])
+    stream = stream_of(evaluation, Training(micro_batches=4), 1000)
+
+    ways = {(move.source, move.target, move.sample % 2, move.is_backward) for move in stream.moves}
+    assert ways == {(0, 1, 0, False), (0, 2, 1, False), (1, 0, 0, True), (2, 0, 1, True)}
+
+
+def test_a_page_names_the_devices_that_take_turns(pool: Pool) -> None:
+    found = replace(placed(pool, [0] * 6 + [1] * 6), replicas={"box-1": ("box-2",)}, metrics=None)
+    view = data_of(render_page(pool, [found]))["views"][0]
+
+    assert view["replicas"] == [[1, 2]]
+    assert [device for device, _ in view["busy"]] == [device for device, _ in view["memory"]] == [0, 1, 2]
+    assert view["traffic"] == [[0, 1, 500_000], [0, 2, 500_000]]
 
 
 def test_a_long_time_line_leaves_out_what_comes_last_and_says_so() -> None:

@@ -176,8 +176,8 @@ def test_an_operation_stays_where_it_is_pinned() -> None:
 def test_an_operation_that_is_pinned_to_a_node_runs_on_a_device_of_it() -> None:
     """Equal devices of two machines are of one class, but not for it."""
     pool = make_pool(pinned(chain([0.05] * 8), 7, "m1"), pairs_of_machines())
-    for places in pool.found:
-        assert pool.fabric.devices[places[7]].node == "m1"
+    for layout in pool.found:
+        assert pool.fabric.devices[layout.places[7]].node == "m1"
     assert best_for(pool, Target.THROUGHPUT).proven_optimal
 
 

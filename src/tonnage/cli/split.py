@@ -20,6 +20,7 @@ def split_command(
     target: options.Target = None,
     front: options.Front = "",
     contiguous: options.Contiguous = None,
+    replicas: options.Replicas = False,
     train: options.Train = False,
     micro_batches: options.MicroBatches = 8,
     optimizer: options.Optimizer = "sgd",
@@ -75,6 +76,7 @@ def split_command(
             statistics=_statistics(statistics),
             pessimistic=pessimistic,
             last=last,
+            replicas=replicas,
             seconds=seconds,
             progress=say,
         )

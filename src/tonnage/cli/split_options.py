@@ -28,6 +28,9 @@ Contiguous = Annotated[
         "state their own devices it is not.",
     ),
 ]
+Replicas = Annotated[
+    bool, typer.Option("--replicas", help="Stages may be held by several devices that take turns with samples.")
+]
 Train = Annotated[bool, typer.Option("--train", help="Training: forward, backward and update.")]
 MicroBatches = Annotated[int, typer.Option(help="Of one training step.", min=1, max=4096)]
 Optimizer = Annotated[str, typer.Option(help="sgd, adam or adamw.")]

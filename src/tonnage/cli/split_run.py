@@ -67,6 +67,8 @@ def read_assignment(path: Path) -> dict[str | int, str]:
     record = read_json(path)
     if isinstance(record, dict) and isinstance(record.get("distribution"), dict):
         record = record["distribution"]
+    if isinstance(record, dict) and record.get("replicas"):
+        raise UsageError(f"{path} has replicated stages, which cannot be re-planned", "split without --replicas")
     found = record.get("assignment") if isinstance(record, dict) else None
     if not isinstance(found, dict) or not all(isinstance(device, str) for device in found.values()):
         raise InvalidFile(f"{path} holds no assignment", "give what `tonnage split --json` printed for one target")

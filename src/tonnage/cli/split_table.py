@@ -58,11 +58,12 @@ def _print_distribution(console: Console, distribution: Distribution) -> None:
         console.print(table)
         return
     table = Table("device", "operations", "busy", "of the period", "memory", box=SIMPLE_HEAD, pad_edge=False)
-    for device in distribution.stages:
+    first_of = {device: first for first, further in distribution.replicas.items() for device in further}
+    for device in distribution.devices:
         busy = metrics.busy_seconds[device]
         table.add_row(
-            device,
-            f"{counts[device]:,}",
+            f"{device} in turn with {first_of[device]}" if device in first_of else device,
+            f"{counts[first_of.get(device, device)]:,}",
             format_seconds(busy),
             f"{busy / metrics.period_seconds:.0%}" if metrics.period_seconds else "-",
             format_bytes(metrics.memory_bytes[device]),
@@ -117,7 +118,7 @@ def _print_front(console: Console, found: Split) -> None:
             values = [_value(axis.value, value_of(axis, distribution.metrics)) for axis in found.axes]
         else:
             values = [f"{distribution.own_values[axis.value]:.6g}" for axis in found.axes]
-        table.add_row(*values, ", ".join(distribution.stages or sorted(set(distribution.assignment.values()))))
+        table.add_row(*values, ", ".join(distribution.devices or sorted(set(distribution.assignment.values()))))
     console.print(table)
 
 

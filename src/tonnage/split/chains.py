@@ -92,6 +92,7 @@ class _Reached:
     memory_bytes: Floats
     stash_bytes: Floats
     sync_bytes: Floats
+    unshared: npt.NDArray[np.bool_]  # whether one device must do it all
 
 
 @dataclass(slots=True)
@@ -223,23 +224,24 @@ class _Search:
             family.memory_bytes[sets] - family.memory_bytes[position],
             family.stash_bytes[sets] - family.stash_bytes[position],
             family.sync_bytes[sets] - family.sync_bytes[position],
+            family.unshared[sets] > family.unshared[position],
         )
 
     def _costs(self, reached: _Reached, mode: _Mode) -> tuple[Floats, Floats]:
         """Load, and what the goal counts; infinite where the stage is impossible."""
         device_class = self.problem.classes[mode.device_class]
         seconds = reached.seconds[mode.device_class]
-        incoming = device_class.seconds_per_unit * reached.incoming
-        outgoing = device_class.seconds_per_unit_out * reached.outgoing
+        share, exchanged = 1 / mode.replicas, (mode.replicas - 1) * reached.sync_bytes
+        incoming = device_class.seconds_per_unit * (share * reached.incoming + exchanged)
+        outgoing = device_class.seconds_per_unit_out * (share * reached.outgoing + exchanged)
         if self.problem.overlaps:
-            load = np.maximum(seconds, np.maximum(incoming, outgoing))
+            load = np.maximum(share * seconds, np.maximum(incoming, outgoing))
         else:
-            load = seconds + incoming + outgoing
-        load = load / mode.replicas
+            load = share * seconds + incoming + outgoing
+        possible = reached.possible[mode.device_class]
         if mode.replicas > 1:
-            slower = max(device_class.seconds_per_unit, device_class.seconds_per_unit_out)
-            load = load + 2 * (mode.replicas - 1) / mode.replicas * slower * reached.sync_bytes
-        load = np.where(reached.possible[mode.device_class], load, inf)
+            possible = possible & ~reached.unshared
+        load = np.where(possible, load, inf)
         if not self.goal.adds:
             return load, load
         index = mode.device_class
@@ -256,7 +258,8 @@ class _Search:
         before = self.table.value[state, position]
         value = before + cost if self.goal.adds else np.maximum(before, cost)
         kept = reached.stash_bytes[skip:] + (reached.inputs[skip:] if self.problem.keeps_inputs else 0.0)
-        memory = reached.memory_bytes[skip:] + self.in_flight(int(self.used[:, state].sum())) * kept
+        held = -(-self.in_flight(int(self.used[:, state].sum())) // mode.replicas)
+        memory = reached.memory_bytes[skip:] + held * kept
         better = (load <= self.cap) & (value < self.table.value[target, sets])
         better &= memory <= self.problem.classes[mode.device_class].memory_bytes
         chosen = sets[better]

@@ -58,6 +58,7 @@ def cluster_problem(
         memory_bytes=sums_of(grouping, [_held_bytes(each, recompute) for each in network.operations]),
         stash_bytes=_stash(network, grouping, recompute),
         sync_bytes=_sync(network, grouping, training),
+        unshared=_unshared(network, grouping),
         classes=tuple(_class(network, fabric, grouping, places, recompute, reserve) for places in classes.values()),
         overlaps=True,
         passes_on=True,
@@ -155,4 +156,11 @@ def _sync(network: Network, grouping: Grouping, training: Training | None) -> Fl
     """Gradients that replicas of a group exchange, once a step."""
     if not network.is_training or training is None:
         return np.zeros(0)
-    return sums_of(grouping, [operation.weight_bytes / training.micro_batches for operation in network.operations])
+    gradients = [min(each.weight_bytes, each.state_bytes) for each in network.operations]
+    return sums_of(grouping, [nbytes / training.micro_batches for nbytes in gradients])
+
+
+def _unshared(network: Network, grouping: Grouping) -> Floats:
+    if not any(operation.changes_weights for operation in network.operations):
+        return np.zeros(0)
+    return sums_of(grouping, [float(operation.changes_weights) for operation in network.operations])

@@ -57,6 +57,9 @@ def _free(problem: Problem) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         free &= problem.memory_bytes == 0
         if len(problem.stash_bytes):
             free &= problem.stash_bytes == 0
+    for costs in (problem.sync_bytes, problem.unshared):  # of replicas
+        if len(costs):
+            free &= costs == 0
     return np.asarray(free, dtype=np.bool_)
 
 
@@ -129,6 +132,7 @@ def contract(problem: Problem, links: Iterable[tuple[int, int]]) -> Problem:
         memory_bytes=summed(problem.memory_bytes),
         stash_bytes=summed(problem.stash_bytes),
         sync_bytes=summed(problem.sync_bytes),
+        unshared=summed(problem.unshared),
         classes=tuple(replace(each, seconds=summed(each.seconds)) for each in problem.classes),
     )
 

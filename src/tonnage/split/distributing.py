@@ -9,9 +9,10 @@ from tonnage.errors import DoesNotFit, UsageError
 from tonnage.split.critical import critical_seconds
 from tonnage.split.distribution import Distribution
 from tonnage.split.fitting import memory_problem
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Metrics, seconds_on
 from tonnage.split.placing import place_chain
-from tonnage.split.pool import Places, Pool
+from tonnage.split.pool import Pool
 from tonnage.split.targets import Target, value_of
 from tonnage.split.throughput import split_for_throughput
 
@@ -26,9 +27,9 @@ def best_for(pool: Pool, target: Target) -> Distribution:
     fitting = pool.fitting()
     if not fitting:
         raise DoesNotFit("every distribution found needs more memory than a device has, counted with its activations")
-    places, metrics = min(fitting.items(), key=lambda each: _rank(target, each[1]))
+    layout, metrics = min(fitting.items(), key=lambda each: _rank(target, each[1]))
     bound = min(memory_bound or _bound(pool, target), value_of(target, metrics))
-    return _distribution(pool, target, places, metrics, bound)
+    return _distribution(pool, target, layout, metrics, bound)
 
 
 def front(pool: Pool, targets: Sequence[Target]) -> list[Distribution]:
@@ -36,17 +37,17 @@ def front(pool: Pool, targets: Sequence[Target]) -> list[Distribution]:
     if Target.MEMORY in targets:
         _add_least_memory(pool)
     points = [
-        (tuple(value_of(target, metrics) for target in targets), places, metrics)
-        for places, metrics in pool.fitting().items()
+        (tuple(value_of(target, metrics) for target in targets), layout, metrics)
+        for layout, metrics in pool.fitting().items()
     ]
     points.sort(key=lambda point: (point[0], _rank(targets[0], point[2])))
-    kept: list[tuple[tuple[float, ...], Places, Metrics]] = []
+    kept: list[tuple[tuple[float, ...], Layout, Metrics]] = []
     for point in points:
         if not any(all(a <= b * _NEARLY for a, b in zip(other[0], point[0], strict=True)) for other in kept):
             kept.append(point)
     return [
-        _distribution(pool, targets[0], places, metrics, min(_bound(pool, targets[0]), values[0]))
-        for values, places, metrics in kept
+        _distribution(pool, targets[0], layout, metrics, min(_bound(pool, targets[0]), values[0]))
+        for values, layout, metrics in kept
     ]
 
 
@@ -56,8 +57,8 @@ def _rank(target: Target, metrics: Metrics) -> tuple[float, ...]:
     return (value_of(target, metrics), *rest)
 
 
-def _distribution(pool: Pool, target: Target, places: Places, metrics: Metrics, bound: float) -> Distribution:
-    devices, operations = pool.fabric.devices, pool.network.operations
+def _distribution(pool: Pool, target: Target, layout: Layout, metrics: Metrics, bound: float) -> Distribution:
+    names, operations = [device.name for device in pool.fabric.devices], pool.network.operations
     value = value_of(target, metrics)
     return Distribution(
         network=pool.network.name,
@@ -65,8 +66,9 @@ def _distribution(pool: Pool, target: Target, places: Places, metrics: Metrics, 
         value=value,
         bound=bound,
         proven_optimal=value <= bound * _NEARLY,
-        assignment={operation.id: devices[place].name for operation, place in zip(operations, places, strict=True)},
-        stages=tuple(dict.fromkeys(devices[place].name for place in places)),
+        assignment={operation.id: names[place] for operation, place in zip(operations, layout.places, strict=True)},
+        stages=tuple(dict.fromkeys(names[place] for place in layout.places)),
+        replicas={names[holders[0]]: tuple(names[device] for device in holders[1:]) for holders in layout.replicas},
         metrics=metrics,
     )
 

@@ -20,11 +20,18 @@ class Distribution:
     proven_optimal: bool
     assignment: Mapping[str | int, str] = field(hash=False)  # device by the operation's id
     stages: tuple[str, ...] = ()  # devices in the order of the pipeline
+    # Further devices that hold the same stage and take turns with samples, by the device of the assignment.
+    replicas: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     metrics: Metrics | None = None
     own_values: Mapping[str, float] = field(
         default_factory=dict, hash=False
     )  # by the rules of a file of its own devices
     contiguous: bool = True
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """All that are used: those of a stage one after the other."""
+        return tuple(device for stage in self.stages for device in (stage, *self.replicas.get(stage, ())))
 
     @property
     def gap(self) -> float:
@@ -43,6 +50,8 @@ class Distribution:
         }
         if self.stages:
             record["stages"] = list(self.stages)
+        if self.replicas:
+            record["replicas"] = {device: list(further) for device, further in self.replicas.items()}
         if self.metrics is not None:
             record["metrics"] = asdict(self.metrics)
         elif self.own_values:

@@ -70,6 +70,10 @@ class Family:
     def sync_bytes(self) -> Floats:
         return self._optional(self.problem.sync_bytes)
 
+    @cached_property
+    def unshared(self) -> Floats:
+        return self._optional(self.problem.unshared)
+
     def _optional(self, values: Floats) -> Floats:
         return self._sums(self.rows, values[:, None])[:, 0] if len(values) else np.zeros(self.size)
 

@@ -4,6 +4,9 @@ A device computes its operations of one sample one after the other; transfers go
 to the first device that reads it and from each to the next, over every lane of the way; gradients go straight back to the
 maker. So in a stream of samples the slowest device or lane sets the period. A device whose operations wait for those of
 another device that wait for its own works in segments, each when it can begin. What comes in and goes out is in `ends.py`.
+
+Replicas of a stage take turns: sample n goes to the one with that number, counted round, and each has its share of
+computing and traffic. In training they send each other the gradients of their weights, once a step.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-from math import inf
+from itertools import pairwise, permutations
+from math import inf, lcm
 
 from tonnage.split.devices import NO_WAY, Device, Fabric, Way
 from tonnage.split.ends import Ends
+from tonnage.split.layout import Layout, Places
 from tonnage.split.network import ANY, Network, Operation
-from tonnage.split.strong_parts import strong_parts
+from tonnage.split.segments import Segment, segments_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +62,31 @@ class Transfer:
 
 
 class Evaluation:
-    """A network on a fabric with a device (its position) for each operation."""
+    """A network on a fabric with a device (its position) for each operation; `replicas` as in `Layout`."""
 
-    def __init__(self, network: Network, fabric: Fabric, places: Sequence[int], *, recompute: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        fabric: Fabric,
+        places: Sequence[int],
+        *,
+        replicas: Sequence[Places] = (),
+        recompute: bool = False,
+        micro_batches: int = 1,
+    ) -> None:
         self.network, self.fabric, self.places = network, fabric, tuple(places)
-        self._recompute = recompute
+        self.layout = Layout(self.places, tuple(replicas))
+        self._replicas = {holders[0]: holders for holders in replicas}
+        self._recompute, self._micro_batches = recompute, micro_batches
+
+    def holders(self, place: int) -> Places:
+        """The devices that hold the stage of this one and take turns, itself first."""
+        return self._replicas.get(place, (place,))
+
+    def device(self, place: int, number: int) -> int:
+        """Who does sample `number` for the stage of this device."""
+        holders = self.holders(place)
+        return holders[number % len(holders)]
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
@@ -100,10 +124,12 @@ class Evaluation:
 
     @cached_property
     def busy_seconds(self) -> dict[int, float]:
-        """Computing of one sample, by device."""
+        """Computing of one sample, by device; of a replica, its share of all samples."""
         busy: dict[int, float] = {}
         for operation, place in zip(self.network.operations, self.places, strict=True):
-            busy[place] = busy.get(place, 0.0) + self._operation_seconds(operation, place)
+            holders = self.holders(place)
+            for device in holders:
+                busy[device] = busy.get(device, 0.0) + self._operation_seconds(operation, device) / len(holders)
         return busy
 
     def _operation_seconds(self, operation: Operation, place: int) -> float:
@@ -115,20 +141,37 @@ class Evaluation:
 
     @cached_property
     def ends(self) -> Ends:
-        return Ends(self.network, self.fabric, self.places, self.segments)
+        return Ends(self.network, self.fabric, self.layout, self.segments)
 
     @cached_property
-    def _traffic(self) -> list[tuple[Way, int]]:
-        """Every way that one sample takes, with the bytes on it; in training gradients go the other way."""
-        moves = (*self.transfers, *self.answers)
-        between = [(self.fabric.ways.get((each.source, each.target), NO_WAY), each.nbytes) for each in moves]
+    def traffic(self) -> tuple[tuple[int, int, float], ...]:
+        """Source, target and bytes of one sample on average: tensors, gradients, and what replicas exchange once a step."""
+        found = []
+        for each in (*self.transfers, *self.answers):
+            turns = lcm(len(self.holders(each.source)), len(self.holders(each.target)))
+            for number in range(turns):
+                pair = self.device(each.source, number), self.device(each.target, number)
+                found.append((*pair, each.nbytes / turns))
+        for place, holders in self._replicas.items() if self.network.is_training else ():
+            nbytes = self.gradient_bytes(place) / self._micro_batches
+            found += [(source, target, nbytes) for source, target in permutations(holders, 2)]
+        return tuple(found)
+
+    def gradient_bytes(self, place: int) -> int:
+        """Of the weights of a stage. Operations whose weights are not trained have no state."""
+        return sum(min(each.weight_bytes, each.state_bytes) for each in self.operations_on(place))
+
+    @cached_property
+    def _ways(self) -> list[tuple[Way, float]]:
+        """Every way that is taken, with the bytes of one sample on it."""
+        between = [(self.fabric.ways.get((source, target), NO_WAY), nbytes) for source, target, nbytes in self.traffic]
         return [*between, *self.ends.moves]
 
     @cached_property
     def lane_seconds(self) -> dict[int, float]:
         """Traffic of one sample, by lane."""
         lanes: dict[int, float] = {}
-        for way, nbytes in self._traffic:
+        for way, nbytes in self._ways:
             for lane in way.lanes:
                 lanes[lane] = lanes.get(lane, 0.0) + nbytes / self.fabric.lanes[lane].bytes_second
         return lanes
@@ -136,47 +179,19 @@ class Evaluation:
     @cached_property
     def period_seconds(self) -> float:
         """Infinite where something must be sent and no way is left."""
-        if any(way == NO_WAY for way, _ in self._traffic):
+        if any(way == NO_WAY for way, _ in self._ways):
             return inf
         return max([*self.busy_seconds.values(), *self.lane_seconds.values()], default=0.0)
 
     @cached_property
-    def segments(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    def segments(self) -> tuple[Segment, ...]:
         """Device and operations of each segment, in an order in which they can run one after the other."""
-        levels = self._device_levels() or self._operation_levels()
-        found: dict[tuple[int, int], list[int]] = {}
-        for position, level in enumerate(levels):
-            found.setdefault((level, self.places[position]), []).append(position)
-        return tuple((place, tuple(positions)) for (_, place), positions in sorted(found.items()))
-
-    def _device_levels(self) -> list[int] | None:
-        """How deep the device of each operation stands among devices that can be done one after the other; None where they
-        wait for each other in a circle."""
-        followers: list[set[int]] = [set() for _ in self.fabric.devices]
-        for producer, consumer in self.network.edges:
-            followers[self.places[producer]].add(self.places[consumer])
-        for place, targets in enumerate(followers):
-            targets.discard(place)
-        order, parts = strong_parts(followers)
-        if parts < len(followers):
-            return None
-        depth = [0] * len(followers)
-        for place in sorted(range(len(followers)), key=lambda each: order[each]):
-            for target in followers[place]:
-                depth[target] = max(depth[target], depth[place] + 1)
-        return [depth[place] for place in self.places]
-
-    def _operation_levels(self) -> list[int]:
-        """How often data must change devices before each operation."""
-        depth = [0] * len(self.places)
-        for producer, consumer in self.network.edges:  # in a topological order of their producers
-            step = self.places[producer] != self.places[consumer]
-            depth[consumer] = max(depth[consumer], depth[producer] + step)
-        return depth
+        return segments_of(self.network, self.places)
 
     @cached_property
     def latency_seconds(self) -> float:
-        """Of one sample alone, in training of its forward and backward: a segment begins when its last input is there."""
+        """Of one sample alone, in training of its forward and backward: a segment begins when its last input is there. Of
+        replicas the first takes it."""
         arrival: dict[tuple[int, int], float] = {}
         free: dict[int, float] = {}
         leaders: dict[int, list[int]] = {}
@@ -254,7 +269,12 @@ class Evaluation:
         """Everything at once. `in_flight` is how many micro-batches each device keeps, in training."""
         devices = self.fabric.devices
         used = sorted(self.busy_seconds)
-        memory = {place: self.weight_bytes[place] + self._working_bytes(place, in_flight or {}) for place in used}
+        held = in_flight or {}
+        memory = {
+            device: self.weight_bytes[place] + self._working_bytes(place, held.get(device, 1))
+            for place in set(self.places)
+            for device in self.holders(place)
+        }
         shares = [memory[place] / devices[place].memory_bytes for place in used]
         busy = {devices[place].name: self.busy_seconds[place] for place in used}
         lanes = {self.fabric.lanes[lane].name: seconds for lane, seconds in sorted(self.lane_seconds.items())}
@@ -268,13 +288,12 @@ class Evaluation:
             bottleneck=max((busy | lanes).items(), key=lambda item: item[1])[0],
             busy_seconds=busy,
             lane_seconds=lanes,
-            moved_bytes=sum(nbytes for _, nbytes in self._traffic),
+            moved_bytes=round(sum(nbytes for _, nbytes in self._ways)),
         )
 
-    def _working_bytes(self, place: int, in_flight: Mapping[int, int]) -> int:
+    def _working_bytes(self, place: int, held: int) -> int:
         if not self.network.is_training:
             return self.activation_bytes[place]
-        held = in_flight.get(place, 1)
         stash = sum(operation.stash_bytes for operation in self.operations_on(place))
         inputs = sum(each.nbytes for each in self.transfers if each.target == place)
         return stash + held * inputs if self._recompute else held * stash

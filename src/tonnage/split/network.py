@@ -35,6 +35,7 @@ class Operation:
     together: str | int | None = None  # operations of one name here share a device
     is_backward: bool = False  # of a file that lists backward operations by themselves
     pinned: str = ""  # to this device, or to those of this node; "" for any
+    changes_weights: bool = False  # buffers that it reads change with each sample: one device must see them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

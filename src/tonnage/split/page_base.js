@@ -50,6 +50,9 @@ const hue = (device) => `d${device % 12}`;
 const tag = (device) => element("span", { className: `tag ${hue(device)}` }, String(device + 1));
 const named = (device) => element("span", { className: "named" }, tag(device), " ", element("span", { className: "name" }, data.devices[device].name));
 const nameOf = (device) => `${device + 1} ${data.devices[device].name}`;
+// Devices that hold one stage and take turns; the first of them stands for all.
+const holdersOf = (view, device) => view.replicas.find((holders) => holders.includes(device)) ?? [device];
+const namesOf = (view, device) => holdersOf(view, device).map(nameOf).join(" or ");
 
 function shareBar(share) {
   const fill = element("i", { className: "value" });

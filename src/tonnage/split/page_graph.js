@@ -50,7 +50,7 @@
   const sum = (tensors) => [...new Set(tensors.values())].reduce((total, producer) => total + output[producer], 0);
 
   function describe(tensors, view) {
-    const ways = new Set([...tensors].map(([key, producer]) => `${nameOf(view.places[producer])} to ${nameOf(Number(key.split(" ")[1]))}`));
+    const ways = new Set([...tensors].map(([key, producer]) => `${namesOf(view, view.places[producer])} to ${namesOf(view, Number(key.split(" ")[1]))}`));
     const made = [...new Set(tensors.values())];
     return `${many(made.length, "tensor")}, ${formatBytes(sum(tensors))}, from ${[...ways].join(", ")}: ${made.slice(0, 5).map((each) => id[each]).join(", ")}${made.length > 5 ? ", …" : ""}`;
   }
@@ -87,14 +87,14 @@
     }
   }
 
-  function boxText(members, counts, inside) {
+  function boxText(members, counts, inside, view) {
     const kinds = new Map();
     members.forEach((each) => kinds.set(words[kind[each]], (kinds.get(words[kind[each]]) ?? 0) + 1));
     const list = [...kinds].sort((a, b) => b[1] - a[1]).slice(0, 6).map(([word, count]) => (count > 1 ? `${count} × ${word}` : word));
     const first = members[0], bytes = members.reduce((total, each) => total + weights[each], 0);
     const what = members.length === 1 ? `${[id[first], words[name[first]]].filter(Boolean).join(", ")} (${words[kind[first]]})`
       : `${many(members.length, "operation")} from ${id[first]} to ${id[members[members.length - 1]]} (${list.join(", ")}${kinds.size > 6 ? ", …" : ""})`;
-    const where = [...counts].map(([device, count]) => (counts.size > 1 ? `${count} on ${nameOf(device)}` : `on ${nameOf(device)}`)).join(", ");
+    const where = [...counts].map(([device, count]) => (counts.size > 1 ? `${count} on ${namesOf(view, device)}` : `on ${namesOf(view, device)}`)).join(", ");
     const between = inside ? `; ${formatBytes(sum(inside))} go from one device to another in here` : "";
     return `${what}: ${where}${bytes ? `; ${formatBytes(bytes)} of weights` : ""}${between}`;
   }
@@ -158,7 +158,7 @@
   painters.push((view) => {
     const { lines, inside } = cutLines(view);
     texts = data.boxes.map((members, box) => {
-      const counts = countsOf(members, view), text = boxText(members, counts, inside.get(box));
+      const counts = countsOf(members, view), text = boxText(members, counts, inside.get(box), view);
       paintBox(groups[box], counts);
       groups[box].setAttribute("aria-label", text);
       return text;

@@ -66,7 +66,8 @@ def _training(evaluation: Evaluation, training: Training) -> Stream:
     moves = []
     for slot in schedule.slots:
         for pair, nbytes in sent.items():
-            source, target = pair[::-1] if slot.is_backward else pair
+            stages = pair[::-1] if slot.is_backward else pair
+            source, target = (evaluation.device(stage, slot.micro_batch) for stage in stages)
             if source == slot.device:
                 end = slot.end_seconds + evaluation.fabric.transfer_seconds(source, target, nbytes)
                 moves.append(Move(source, target, slot.micro_batch, slot.is_backward, nbytes, slot.end_seconds, end))
@@ -121,12 +122,12 @@ class _Inference:
         return Stream(tuple(self._slots), tuple(self._moves), self._samples, end)
 
     def _begin(self, moment: float, sample: int, segment: int) -> None:
-        place, _ = self._segments[segment]
-        if self._device_free[place] > moment:
-            heappush(self._events, (self._device_free[place], True, sample, segment))
+        device = self._evaluation.device(self._segments[segment][0], sample)
+        if self._device_free[device] > moment:
+            heappush(self._events, (self._device_free[device], True, sample, segment))
             return
-        end = self._device_free[place] = moment + self._seconds[segment]
-        self._slots.append(Slot(place, sample, False, moment, end))
+        end = self._device_free[device] = moment + self._seconds[segment]
+        self._slots.append(Slot(device, sample, False, moment, end))
         heappush(self._events, (end, False, sample, segment))
 
     def _finish(self, moment: float, sample: int, segment: int) -> None:
@@ -145,7 +146,7 @@ class _Inference:
             yield (position, place), moment
         arrived: dict[tuple[int, int], float] = {}
         for each in self._sends[segment]:  # a device that passes a tensor on comes after the one it has it from
-            pair = (each.source, each.target)
+            pair = self._evaluation.device(each.source, sample), self._evaluation.device(each.target, sample)
             way = fabric.ways[pair]
             rate = min((fabric.lanes[lane].bytes_second for lane in way.lanes), default=inf)
             there = moment if each.source == place else arrived[each.producer, each.source]

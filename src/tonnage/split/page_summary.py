@@ -101,6 +101,6 @@ def _target_row(network: Network, number: int, each: Distribution) -> str:
         f'<tr data-view="{number}"><th scope="row">{target.value}</th><td><b>{value_words(target, each.value)}</b></td>'
         f"<td>{value_words(target, each.bound) if has_bound else '–'}</td>"
         f"<td>{'optimal' if each.proven_optimal else share_words(each.gap) if has_bound else '–'}</td>"
-        f"<td>{len(each.stages)}</td><td class='text path'>{sentence(network, each)}</td>"
+        f"<td>{len(each.devices)}</td><td class='text path'>{sentence(network, each)}</td>"
         f'<td><button type="button" class="scripted" data-show="{number}" hidden>show</button></td></tr>'
     )

@@ -23,22 +23,17 @@
     });
     return [...byTensor].sort((a, b) => output[b[0]] - output[a[0]]).map(([producer, targets]) => {
       const seconds = Math.max(...targets.map((each) => each[1])), source = view.places[producer];
-      const to = element("span", { className: "list" }, ...targets.map(([target]) => named(target)));
+      const to = element("span", { className: "list" }, ...targets.flatMap(([target]) => holdersOf(view, target).map(named)));
       return [cell(element("code", {}, id[producer]), undefined, "text path"), cell(words[kind[producer]], undefined, "text"),
-        cell(named(source), source, "text"), cell(to, targets[0][0], "text"),
+        cell(element("span", { className: "list" }, ...holdersOf(view, source).map(named)), source, "text"), cell(to, targets[0][0], "text"),
         cell(formatBytes(output[producer]), output[producer]), cell(duration(seconds), seconds)];
     });
   }
 
-  // Bytes that each device sends and receives; in training gradients go the other way.
+  // Bytes that each device sends and receives.
   function traffic(view) {
     const sent = data.devices.map(() => 0), received = data.devices.map(() => 0);
-    view.cuts.forEach(([producer, target]) => {
-      const source = view.places[producer];
-      sent[source] += output[producer];
-      received[target] += output[producer];
-      if (data.training) { sent[target] += output[producer]; received[source] += output[producer]; }
-    });
+    view.traffic.forEach(([source, target, bytes]) => { sent[source] += bytes; received[target] += bytes; });
     return { sent, received };
   }
 
@@ -47,9 +42,9 @@
     view.places.forEach((device) => counts.set(device, (counts.get(device) ?? 0) + 1));
     return view.busy.map(([device, busy]) => {
       const of = data.devices[device], share = of.memory ? memory.get(device) / of.memory : 0;
-      const busyShare = view.metrics.period ? busy / view.metrics.period : 0, slowest = of.name === view.bottleneck ? " slowest" : "";
+      const operations = counts.get(holdersOf(view, device)[0]), busyShare = view.metrics.period ? busy / view.metrics.period : 0, slowest = of.name === view.bottleneck ? " slowest" : "";
       return [cell(named(device), device, `text${slowest}`), cell(of.speed === 1 ? of.kind : `${of.kind} × ${of.speed}`, undefined, "text"),
-        cell(counts.get(device).toLocaleString("en"), counts.get(device)), cell(duration(busy), busy), cell(shareBar(busyShare), busyShare, "text"),
+        cell(operations.toLocaleString("en"), operations), cell(duration(busy), busy), cell(shareBar(busyShare), busyShare, "text"),
         cell(formatBytes(memory.get(device)), memory.get(device)), cell(of.memory ? shareBar(share) : "–", share, "text"),
         cell(formatBytes(sent[device]), sent[device]), cell(formatBytes(received[device]), received[device])];
     });
@@ -66,9 +61,10 @@
   function legend(view) {
     const memory = new Map(view.memory), items = view.busy.map(([device, busy]) => {
       const of = data.devices[device], share = of.memory ? shareBar(memory.get(device) / of.memory) : formatBytes(memory.get(device));
-      const item = element("li", {}, named(device), element("span", { className: "bars" },
+      const [first] = holdersOf(view, device), turns = first === device ? "" : element("small", {}, ` in turn with ${first + 1}`);
+      const item = element("li", {}, named(device), turns, element("span", { className: "bars" },
         element("small", {}, "busy"), shareBar(view.metrics.period ? busy / view.metrics.period : 0), element("small", {}, "memory"), share));
-      const only = (chosen) => all("#boxes > g").forEach((box) => box.classList.toggle("dim", chosen && !box.dataset.devices.includes(` ${device} `)));
+      const only = (chosen) => all("#boxes > g").forEach((box) => box.classList.toggle("dim", chosen && !box.dataset.devices.includes(` ${first} `)));
       item.addEventListener("pointerenter", () => only(true));
       item.addEventListener("pointerleave", () => only(false));
       return item;

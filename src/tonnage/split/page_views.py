@@ -9,12 +9,13 @@ from typing import Any
 from tonnage.estimate.page_text import printable
 from tonnage.split.devices import Device, Fabric
 from tonnage.split.distribution import Distribution
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation, Metrics
 from tonnage.split.network import Operation
 from tonnage.split.page_boxes import Boxes, short_kind
 from tonnage.split.page_stream import Stream, stream_of
 from tonnage.split.page_words import arrowed
-from tonnage.split.pool import Places, Pool, measure
+from tonnage.split.pool import Pool, evaluate, measure
 
 _MOST_BARS = 24_000  # of all time-lines together
 _TICKS = 10_000  # of a time-line's length
@@ -25,24 +26,29 @@ class Views:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._numbers: dict[Places, int] = {}
+        self._numbers: dict[Layout, int] = {}
         self._metrics: list[Metrics] = []
         self._places = {device.name: place for place, device in enumerate(pool.fabric.devices)}
 
     def number_of(self, distribution: Distribution) -> int:
         """Its position among the views."""
+        layout = self._layout(distribution)
+        if layout not in self._numbers:
+            self._numbers[layout] = len(self._numbers)
+            pool = self._pool
+            self._metrics.append(distribution.metrics or measure(pool.network, pool.fabric, layout, pool.training))
+        return self._numbers[layout]
+
+    def _layout(self, distribution: Distribution) -> Layout:
         operations = self._pool.network.operations
         places = tuple(self._places[distribution.assignment[operation.id]] for operation in operations)
-        if places not in self._numbers:
-            self._numbers[places] = len(self._numbers)
-            pool = self._pool
-            self._metrics.append(distribution.metrics or measure(pool.network, pool.fabric, places, pool.training))
-        return self._numbers[places]
+        replicas = ((first, *further) for first, further in distribution.replicas.items())
+        return Layout(places, tuple(tuple(self._places[name] for name in holders) for holders in replicas))
 
     @property
     def used(self) -> list[int]:
         """Devices that any of them uses."""
-        return sorted({place for places in self._numbers for place in places})
+        return sorted({device for layout in self._numbers for device in layout.devices})
 
     def data(self, boxes: Boxes) -> dict[str, Any]:
         """Everything that the script needs."""
@@ -57,8 +63,8 @@ class Views:
             "boxes": [list(members) for members in boxes.members],
             "edges": [end for edge in network.edges for end in edge],
             "views": [
-                _view(pool, places, metrics, used, most_bars)
-                for places, metrics in zip(self._numbers, self._metrics, strict=True)
+                _view(pool, layout, metrics, used, most_bars)
+                for layout, metrics in zip(self._numbers, self._metrics, strict=True)
             ],
         }
 
@@ -85,19 +91,20 @@ def _operations(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
-def _view(pool: Pool, places: Places, metrics: Metrics, used: Sequence[int], most_bars: int) -> dict[str, Any]:
-    recompute = pool.training is not None and pool.training.recompute
-    evaluation = Evaluation(pool.network, pool.fabric, places, recompute=recompute)
+def _view(pool: Pool, layout: Layout, metrics: Metrics, used: Sequence[int], most_bars: int) -> dict[str, Any]:
+    evaluation = evaluate(pool.network, pool.fabric, layout, pool.training)
     number = {place: index for index, place in enumerate(used)}
     return {
-        "places": [number[place] for place in places],
+        "places": [number[place] for place in layout.places],
+        "replicas": [[number[device] for device in holders] for holders in layout.replicas],
         "metrics": _metrics(metrics),
         "bottleneck": printable(arrowed(metrics.bottleneck)),
         "busy": _by_number(evaluation.busy_seconds, number),
         "memory": [
-            [number[place], metrics.memory_bytes[pool.fabric.devices[place].name]] for place in sorted(set(places))
+            [number[place], metrics.memory_bytes[pool.fabric.devices[place].name]] for place in sorted(layout.devices)
         ],
         "lanes": [[lane, _short(seconds)] for lane, seconds in sorted(evaluation.lane_seconds.items())],
+        "traffic": _traffic(evaluation, number),
         "cuts": [
             [
                 each.producer,
@@ -123,6 +130,15 @@ def _metrics(metrics: Metrics) -> dict[str, float]:
 
 def _by_number(seconds: Mapping[int, float], number: Mapping[int, int]) -> list[list[float]]:
     return [[number[place], _short(each)] for place, each in sorted(seconds.items())]
+
+
+def _traffic(evaluation: Evaluation, number: Mapping[int, int]) -> list[list[int]]:
+    """Source, target and bytes of one sample."""
+    found: dict[tuple[int, int], float] = {}
+    for source, target, nbytes in evaluation.traffic:
+        pair = number[source], number[target]
+        found[pair] = found.get(pair, 0.0) + nbytes
+    return [[*pair, round(nbytes)] for pair, nbytes in found.items()]
 
 
 def _short(seconds: float) -> float:

@@ -13,6 +13,7 @@ from tonnage.split.devices import Fabric
 from tonnage.split.family import Family
 from tonnage.split.fitting import does_not_fit
 from tonnage.split.lattice import all_sets, groups_in, prefixes
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation, Metrics
 from tonnage.split.network import Network
 from tonnage.split.orders import greedy_order, order_through
@@ -24,7 +25,6 @@ from tonnage.split.sequences import pairs, sequences
 from tonnage.split.throughput import Answer, split_for_throughput
 
 KeepGoing = Callable[[], bool]
-Places = tuple[int, ...]
 _MOST_SETS = 1200
 _CAPS = 8
 _COPY_ROUNDS = 3
@@ -39,26 +39,34 @@ class Pool:
     fabric: Fabric
     training: Training | None
     answer: Answer
-    found: dict[Places, Metrics] = field(default_factory=dict)
+    most_replicas: int = 1  # devices that may hold one stage
+    found: dict[Layout, Metrics] = field(default_factory=dict)
 
-    def add(self, places: Sequence[int]) -> Metrics:
-        key = tuple(places)
-        if key not in self.found:
-            self.found[key] = measure(self.network, self.fabric, key, self.training)
-        return self.found[key]
+    def add(self, layout: Layout) -> Metrics:
+        if layout not in self.found:
+            self.found[layout] = measure(self.network, self.fabric, layout, self.training)
+        return self.found[layout]
 
-    def fitting(self) -> dict[Places, Metrics]:
+    def fitting(self) -> dict[Layout, Metrics]:
         """Those that fit into the memory of every device."""
-        return {places: metrics for places, metrics in self.found.items() if metrics.memory_share <= 1}
+        return {layout: metrics for layout, metrics in self.found.items() if metrics.memory_share <= 1}
 
 
-def measure(network: Network, fabric: Fabric, places: Sequence[int], training: Training | None) -> Metrics:
+def measure(network: Network, fabric: Fabric, layout: Layout, training: Training | None) -> Metrics:
     """The metrics of a distribution."""
+    evaluation = evaluate(network, fabric, layout, training)
     if training is None or not network.is_training:
-        return Evaluation(network, fabric, places).metrics()
-    evaluation = Evaluation(network, fabric, places, recompute=training.recompute)
+        return evaluation.metrics()
     schedule = training_step(evaluation, training.micro_batches, recompute=training.recompute)
     return replace(evaluation.metrics(schedule.in_flight), step_seconds=schedule.step_seconds)
+
+
+def evaluate(network: Network, fabric: Fabric, layout: Layout, training: Training | None) -> Evaluation:
+    how = training or Training(micro_batches=1)
+    return Evaluation(
+        network, fabric, layout.places,
+        replicas=layout.replicas, recompute=how.recompute, micro_batches=how.micro_batches,
+    )  # fmt: skip
 
 
 def make_pool(
@@ -69,20 +77,26 @@ def make_pool(
     keep_going: KeepGoing = lambda: True,
     start: Sequence[Collection[int]] = (),
     wide: bool = True,
+    replicas: bool = False,
 ) -> Pool:
-    """A pool with the best period and, where `wide`, many others; raises `DoesNotFit`."""
+    """A pool with the best period and, where `wide`, many others; raises `DoesNotFit`. With `replicas`, devices of one
+    class may hold a stage together and take turns with samples."""
     asked = cluster_problem(network, fabric, training=training)
+    most_replicas = max((each.count for each in asked.classes), default=1) if replicas else 1
     answer = split_for_throughput(
         asked,
         keep_going=keep_going,
+        most_replicas=most_replicas,
         in_flight=in_flight(fabric, training),
         start=start,
         good_enough=_GOOD_ENOUGH,
     )
     if answer is None:
         raise does_not_fit(asked, lambda position: label(network.operations[position]))
-    pool = Pool(network, fabric, training, answer)
+    pool = Pool(network, fabric, training, answer, most_replicas)
     is_uneven = not _place(pool, answer.chain)
+    if is_uneven and replicas:
+        _without_replicas(pool, asked, keep_going)
     if is_uneven and network.is_training:
         _with_copies(pool, asked, keep_going)
     if is_uneven or wide:
@@ -97,24 +111,42 @@ def make_pool(
     return pool
 
 
+def _without_replicas(pool: Pool, asked: Problem, keep_going: KeepGoing) -> None:
+    """The best with one device for each stage: where ways differ it may be better after all."""
+    kept = in_flight(pool.fabric, pool.training)
+    answer = split_for_throughput(asked, keep_going=keep_going, in_flight=kept, good_enough=_GOOD_ENOUGH)
+    if answer is not None:
+        layout = place_chain(pool.network, pool.fabric, answer.problem, answer.chain)
+        pool.add(layout)
+        pool.add(_better(pool, layout, answer.problem))
+
+
+def _better(pool: Pool, layout: Layout, problem: Problem) -> Layout:
+    return better_devices(evaluate(pool.network, pool.fabric, layout, pool.training), problem)
+
+
 def _with_copies(pool: Pool, asked: Problem, keep_going: KeepGoing) -> None:
     """Each device that reads a tensor sends its gradient back by itself, which the solvers do not count: with as many as
     come back in the last answer they find others, some of them better."""
     for _ in range(_COPY_ROUNDS):
         before = min(pool.found.items(), key=lambda each: each[1].period_seconds)
-        counted = _counted(asked, before[0])
+        counted = _counted(asked, before[0].places)
         answer = split_for_throughput(
-            counted, keep_going=keep_going, in_flight=in_flight(pool.fabric, pool.training), good_enough=_GOOD_ENOUGH
+            counted,
+            keep_going=keep_going,
+            most_replicas=pool.most_replicas,
+            in_flight=in_flight(pool.fabric, pool.training),
+            good_enough=_GOOD_ENOUGH,
         )
         if answer is None or not keep_going():
             return
-        places = place_chain(pool.network, pool.fabric, answer.problem, answer.chain)
-        pool.add(better_devices(Evaluation(pool.network, pool.fabric, places), answer.problem))
-        if pool.add(places).period_seconds >= before[1].period_seconds:
+        layout = place_chain(pool.network, pool.fabric, answer.problem, answer.chain)
+        pool.add(_better(pool, layout, answer.problem))
+        if pool.add(layout).period_seconds >= before[1].period_seconds:
             return
 
 
-def _counted(problem: Problem, places: Places) -> Problem:
+def _counted(problem: Problem, places: Sequence[int]) -> Problem:
     """With the copies of each net that this distribution sends."""
     where = [places[members[0]] for members in problem.members]
     nets = [
@@ -133,24 +165,23 @@ def in_flight(fabric: Fabric, training: Training | None) -> Callable[[int], int]
 
 def _place(pool: Pool, chain: Chain) -> bool:
     """The chain on devices, and on better ones of equal class where ways matter; whether it is as good as hoped there."""
-    places = place_chain(pool.network, pool.fabric, pool.answer.problem, chain)
-    metrics = pool.add(places)
+    layout = place_chain(pool.network, pool.fabric, pool.answer.problem, chain)
+    metrics = pool.add(layout)
     if metrics.period_seconds > chain.value * (1 + 1e-6):
-        evaluation = Evaluation(pool.network, pool.fabric, places)
-        metrics = pool.add(better_devices(evaluation, pool.answer.problem))
+        metrics = pool.add(_better(pool, layout, pool.answer.problem))
     return metrics.period_seconds <= chain.value * (1 + 1e-6)
 
 
 def _others(pool: Pool, family: Family, prices: Prices, keep_going: KeepGoing) -> Iterator[Chain]:
     """The best for each use of devices, and for sums under several limits of the period."""
-    kept = in_flight(pool.fabric, pool.training)
-    by_use = chains_of_each_use(family, prices, in_flight=kept)
+    kept, most = in_flight(pool.fabric, pool.training), pool.most_replicas
+    by_use = chains_of_each_use(family, prices, most_replicas=most, in_flight=kept)
     yield from by_use
     for cap in _spread([chain.value for chain in by_use]):
         for goal in _goals(pool, cap):
             if not keep_going():
                 return
-            found = best_chain(family, prices, cap=cap * (1 + 1e-9), goal=goal, in_flight=kept)
+            found = best_chain(family, prices, cap=cap * (1 + 1e-9), goal=goal, most_replicas=most, in_flight=kept)
             if found is not None:
                 yield replace(found, value=cap)
 
@@ -185,7 +216,7 @@ def _exactly_here(pool: Pool, chain: Chain, sequence: Sequence[int]) -> Metrics:
         for group in groups_in(stage.groups):
             for operation in pool.answer.problem.members[group]:
                 places[operation] = device
-    return pool.add(places)
+    return pool.add(Layout(tuple(places)))
 
 
 def _sets(problem: Problem, chain: Chain) -> list[int]:

@@ -57,9 +57,11 @@ class Problem:
     overlaps: bool = False  # moving and computing go on at once
     passes_on: bool = False  # who reads a net sends it to the next that does; else its maker sends to all at once
     keeps_inputs: bool = False  # micro-batches in flight keep what came in, to compute the rest again
-    # Of each group, where given: what it keeps for every micro-batch in flight, and what replicas of it exchange a sample.
+    # Of each group, where given: what it keeps for every micro-batch in flight, what each of its replicas sends to each
+    # other one for a sample, and how many of its operations no two devices may share.
     stash_bytes: Floats = field(default_factory=lambda: np.zeros(0))
     sync_bytes: Floats = field(default_factory=lambda: np.zeros(0))
+    unshared: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def size(self) -> int:

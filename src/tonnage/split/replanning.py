@@ -12,8 +12,9 @@ from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import Fabric
 from tonnage.split.distributing import best_for
 from tonnage.split.distribution import Distribution
+from tonnage.split.layout import Layout
 from tonnage.split.network import Network
-from tonnage.split.pool import Pool, make_pool, measure
+from tonnage.split.pool import Pool, make_pool
 from tonnage.split.replan import Migration, migration
 from tonnage.split.strong_parts import strong_parts
 from tonnage.split.targets import Target
@@ -59,7 +60,7 @@ def replan(
     """The best period on the fabric as it is now, looked for from the old distribution on."""
     _check(network, old)
     pool = make_pool(network, fabric, training=training, keep_going=keep_going, start=_stages(network, old), wide=False)
-    before = _old_period(network, fabric, old, training, pool)
+    before = _old_period(old, pool)
     distribution = best_for(pool, Target.THROUGHPUT)
     weights = {operation.id: operation.weight_bytes + operation.state_bytes for operation in network.operations}
     change = migration(
@@ -78,15 +79,13 @@ def _check(network: Network, old: Assignment) -> None:
         )
 
 
-def _old_period(network: Network, fabric: Fabric, old: Assignment, training: Training | None, pool: Pool) -> float:
+def _old_period(old: Assignment, pool: Pool) -> float:
     """The old one is in the pool as well: where nothing is better, nothing changes."""
-    position = {device.name: place for place, device in enumerate(fabric.devices)}
-    names = [old[operation.id] for operation in network.operations]
+    position = {device.name: place for place, device in enumerate(pool.fabric.devices)}
+    names = [old[operation.id] for operation in pool.network.operations]
     if any(name not in position for name in names):
         return inf
-    places = tuple(position[name] for name in names)
-    pool.found[places] = measure(network, fabric, places, training)
-    return pool.found[places].period_seconds
+    return pool.add(Layout(tuple(position[name] for name in names))).period_seconds
 
 
 def _stages(network: Network, old: Assignment) -> list[list[int]]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from tonnage.errors import Unreachable
+from tonnage.errors import Unreachable, UsageError
 from tonnage.hardware import Cluster
 from tonnage.split.cluster_problem import Training
 from tonnage.split.distribution import Distribution
@@ -45,6 +45,8 @@ def adapt(
     tolerance: float = TOLERANCE,
 ) -> Iterator[Round]:
     """Run; where the period is above its prediction, or a node is lost, plan again by what was observed, and go on."""
+    if distribution.replicas:
+        raise UsageError("a distribution with replicated stages cannot be re-planned", "split without replicas")
     seen = Statistics()
     for _ in range(rounds):
         outcome: Outcome | None = None

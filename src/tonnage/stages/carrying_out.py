@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,7 @@ def carry_out(
         hosts=list(_hosts(distribution, cluster, where)),
         samples=samples,
         training=training,
+        replicas=distribution.replicas,
         transport=where.transport,
         launcher=_launcher(distribution, where),
         timeouts=where.timeouts,
@@ -97,7 +99,7 @@ def carry_out(
 
 
 def _hosts(distribution: Distribution, cluster: Cluster, where: Where) -> Iterator[StageHost]:
-    for device in distribution.stages:
+    for device in distribution.devices:
         name, _, gpu = device.partition("/gpu")
         node = cluster.node(name)
         slower = where.emulates and node.speed < 1
@@ -137,15 +139,17 @@ def _python() -> str:
 
 
 def beside(metrics: Metrics, report: RunReport, pool: Pool) -> Iterator[Beside]:
-    """Period (or step) and latency, every stage's computing, every link's transfer."""
+    """Period (or step) and latency, every device's computing of a sample that is its own, every link's transfer."""
     is_training = report.mode == "training"
     predicted = metrics.step_seconds if is_training else metrics.period_seconds
     yield Beside(what="step" if is_training else "period", predicted=predicted, measured=report.period_seconds.median)
     if report.latency_seconds.count:
         yield Beside(what="latency", predicted=metrics.latency_seconds, measured=report.latency_seconds.median)
+    turns = Counter(stage.stage for stage in report.stages)
     for stage in report.stages:
         computed = stage.forward_seconds.median + stage.backward_seconds.median
-        yield Beside(what=stage.device, predicted=metrics.busy_seconds[stage.device], measured=computed)
+        whole = metrics.busy_seconds[stage.device] * turns[stage.stage]
+        yield Beside(what=stage.device, predicted=whole, measured=computed)
     place = {device.name: index for index, device in enumerate(pool.fabric.devices)}
     for link in report.links:
         if link.source in place and link.target in place and link.bytes_sample:

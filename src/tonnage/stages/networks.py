@@ -35,12 +35,14 @@ class ExportedGraph(Protocol):
 
 
 class Aliases(Protocol):
-    """What is changed in place: operations that stay together for it, and the last that writes to each value."""
+    """What is changed in place: operations that stay together for it, the last that writes to each value, and buffers."""
 
     @property
     def together(self) -> Sequence[frozenset[str]]: ...
     @property
     def final(self) -> Mapping[str, str]: ...
+    @property
+    def written_weights(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,5 +82,6 @@ def network_of(graph: ExportedGraph, aliases: Aliases, kinds: Kinds, *, optimize
         )
         costs[CPU] = measured_costs(graph.module, how)
     return network_from_graph(
-        graph.module, costs, name=graph.name, run=run, together=aliases.together, final=aliases.final
-    )
+        graph.module, costs, name=graph.name, run=run, together=aliases.together, final=aliases.final,
+        written_weights=aliases.written_weights,
+    )  # fmt: skip

@@ -32,6 +32,17 @@ class Team:
             for weight, stages in self.cut.holders.items()
         }
 
+    def under_way(self, stage: Stage) -> int:
+        """Micro-batches that a device of the stage may have begun and not finished, as 1F1B has them: its share of as many
+        as there are devices from here to the loss."""
+        widest: dict[int, int] = {}
+        for each in self.cut.stages:
+            for segment in each.segments:
+                widest[segment.level] = max(widest.get(segment.level, 0), len(self.replicas[each.device]))
+        first = min(segment.level for segment in stage.segments)
+        ahead = sum(count for level, count in widest.items() if level >= first)
+        return -(-ahead // len(self.replicas[stage.device]))
+
     def links(self, *, training: bool) -> set[tuple[str, str]]:
         """Ordered pairs of devices that have something to say to each other."""
         stages = self.cut.links + (self.cut.returns if training else ())
@@ -63,6 +74,16 @@ def team_of(cut: Cut, replicas: Mapping[str, Sequence[str]], hosts: Sequence[Sta
     return Team(cut=cut, replicas=found)
 
 
+def refuse_unshared(team: Team) -> None:
+    """Of a stage whose buffers change with each sample, every replica would see its own samples alone."""
+    for stage in team.cut.stages:
+        if stage.written_weights and len(team.replicas[stage.device]) > 1:
+            raise UsageError(
+                f"samples change {stage.written_weights[0]}, so {stage.device} cannot take turns with other devices",
+                "leave its stage to one device",
+            )
+
+
 def orders_of(
     team: Team, *, transport: str, timeouts: Timeouts, training: Training | None, loss: str, returns_weights: bool
 ) -> dict[str, dict[str, Any]]:
@@ -72,13 +93,14 @@ def orders_of(
     common = {
         "kind": "order", "transport": transport, "devices": devices, "links": sorted(links),
         "replicas": team.replicas, "loss": loss,
-        "training": training.to_json() if training else None, "holders": holders, "depth": team.cut.depth,
+        "training": training.to_json() if training else None, "holders": holders,
         "setup_seconds": timeouts.setup_seconds, "stall_seconds": timeouts.stall_seconds,
     }  # fmt: skip
     return {
         device: common
         | {
             "stage": stage.to_json(),
+            "under_way": team.under_way(stage),
             "targets": [target for target in devices if (device, target) in links],
             "sources": [source for source in devices if (source, device) in links],
             "returns": [name for name, found in holders.items() if found[0] == device] if returns_weights else [],

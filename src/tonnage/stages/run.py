@@ -20,7 +20,7 @@ from tonnage.stages.cutting import cut, weights_of
 from tonnage.stages.driving import Drive, Driven
 from tonnage.stages.hosts import StageHost, Timeouts
 from tonnage.stages.launchers import Launcher, ProcessLauncher
-from tonnage.stages.orders import Team, orders_of, team_of
+from tonnage.stages.orders import Team, orders_of, refuse_unshared, team_of
 from tonnage.stages.report import RunReport, Spread, StageTimes, links_of, period_of, seconds_by
 from tonnage.stages.stage import Cut
 from tonnage.stages.training import Training
@@ -69,6 +69,8 @@ def run_distribution(
     exported = _exported(network, is_training=training is not None)
     parts = cut(exported.module, assignment, loss=exported.loss if training else "")
     team = team_of(parts, replicas or {}, hosts or _processes(parts, replicas or {}))
+    if training is None:
+        refuse_unshared(team)
     run = _Run(
         exported=exported, team=team, training=training, transport=transport, timeouts=timeouts or Timeouts(),
         in_flight=in_flight or driving.default_in_flight(team), progress=progress, on_output=on_output,

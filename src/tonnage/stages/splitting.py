@@ -67,6 +67,7 @@ def split(
     statistics: Statistics | None = None,
     pessimistic: bool = False,
     last: Mapping[str | int, str] | None = None,
+    replicas: bool = False,
     seconds: float = 60.0,
     progress: Progress = lambda text: None,
 ) -> Split:
@@ -74,6 +75,7 @@ def split(
 
     `network` is what you would type after `tonnage split`: `model.py:build`, an ONNX file, a profile, a network's file.
     `last` is an earlier assignment: the new one is looked for from there, and `replanned` says what moves.
+    With `replicas`, several devices may hold the same stage and take turns with samples.
     `targets` are throughput, latency, energy, memory, nodes and step; `axes` two or three of them for a front. Files of the
     public format state their devices themselves and need no cluster; subnetworks there are contiguous only if asked.
     """
@@ -84,6 +86,9 @@ def split(
     machines = read_cluster(cluster) if isinstance(cluster, str | Path) else cluster
     opener = _Opener(machines, training, batch, sizes or {}, progress)
     opened = network if isinstance(network, Network) else opener.open(network)
+    if replicas and (isinstance(opened, PublicNetwork) or last is not None):
+        what = "a re-plan has" if last is not None else "files that state their own devices have"
+        raise UsageError(f"{what} no replicated stages", "leave out --replicas")
     if isinstance(opened, PublicNetwork):
         found = _split_public(opened, wanted, chosen, bool(contiguous), seconds)
         return replace(found, seconds=time.monotonic() - begin)
@@ -108,6 +113,7 @@ def split(
         training=_pipeline(training),
         keep_going=lambda: time.monotonic() < end,
         wide=bool(chosen) or any(target is not Target.THROUGHPUT for target in wanted),
+        replicas=replicas,
     )
     return Split(
         distributions=tuple(best_for(pool, target) for target in wanted),

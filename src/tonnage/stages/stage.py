@@ -62,10 +62,6 @@ class Cut:
     holders: Mapping[str, tuple[str, ...]] = field(hash=False)  # devices by weight, in the order of the stages
 
     @property
-    def depth(self) -> int:
-        return 1 + max(segment.level for stage in self.stages for segment in stage.segments)
-
-    @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Ordered pairs of devices with values between them: each reader passes on what the next one reads as well."""
         ways = [(stage.device, *readers) for stage in self.stages for readers in self._readers(stage)]

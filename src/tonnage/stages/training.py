@@ -1,7 +1,7 @@
 """Training on one device: forwards and backwards of micro-batches as 1F1B allows them, then the update of its weights.
 
 A backward that is ready comes before any forward, and no more micro-batches are under way than 1F1B would have: as many
-as there are levels from here to the loss. Gradients of a weight add up micro-batch after micro-batch, as in one process.
+as there are devices from here to the loss. Gradients of a weight add up micro-batch after micro-batch, as in one process.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TrainingExecutor(Executor):
     training: Training = field(default_factory=Training)
     loss: str = ""
     holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    depth: int = 1  # levels of the whole network
+    under_way: int = 1  # micro-batches that may be begun and not finished
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,8 +72,6 @@ class TrainingExecutor(Executor):
         self.trained = [weight for weight in self.weights.values() if weight.requires_grad]
         self.optimizer = self.training.make_optimizer(self.trained) if self.trained else None
         self.turn = len(self.routes.replicas.get(self.stage.device, (self.device,)))
-        level = min(segment.level for segment in self.stage.segments)
-        self.most_under_way = max(1, -(-(self.depth - level) // self.turn))
 
     @property
     def is_done(self) -> bool:
@@ -97,7 +95,7 @@ class TrainingExecutor(Executor):
 
     def plan(self, number: int) -> None:
         step, before = self._step_of(number), number - self.turn
-        limit = number - self.turn * self.most_under_way
+        limit = number - self.turn * self.under_way
         facts: set[Hashable] = {("updated", step - 1)} if step - 1 in self.open_steps else set()
         facts |= {("finished", limit)} if limit in self.values else set()
         for place in range(len(self.stage.segments)):

@@ -140,8 +140,9 @@ class Worker:
             return Executor(**common)
         holders = {name: tuple(devices) for name, devices in order["holders"].items()}
         return TrainingExecutor(
-            **common, training=Training(**order["training"]), loss=order["loss"], holders=holders, depth=order["depth"]
-        )
+            **common, training=Training(**order["training"]), loss=order["loss"], holders=holders,
+            under_way=order["under_way"],
+        )  # fmt: skip
 
     def _live(self, seconds: float) -> None:
         """Signs of life, with what is being done."""

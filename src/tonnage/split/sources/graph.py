@@ -33,12 +33,13 @@ def network_from_graph(
     run: GraphRun | None = None,
     together: Iterable[AbstractSet[str]] = (),
     final: Mapping[str, str] | None = None,
+    written_weights: AbstractSet[str] = frozenset(),
 ) -> Network:
     """A network with the seconds of its nodes by kind of device.
 
     `run` tells what training keeps, where the network is trained. `together` are nodes that must share a device, as those
     that change a tensor in place do with all that see it change; `final` names, for such a tensor, the last of them:
-    whoever reads the tensor later waits for that one.
+    whoever reads the tensor later waits for that one. `written_weights` are buffers that change while it runs.
     """
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
     if not nodes:
@@ -63,6 +64,9 @@ def network_from_graph(
             output_bytes=values.bytes[node.name],
             weights=weights.read_by(node),
             together=groups.get(node.name),
+            changes_weights=any(
+                source.op == "get_attr" and source.target in written_weights for source in node.all_input_nodes
+            ),
         )
         for node in nodes
     ]

@@ -42,6 +42,7 @@ class _OperationEntry(_Strict):
     together: str | int | None = None
     is_backward: bool = False
     pinned: str = ""
+    changes_weights: bool = False
 
     def operation(self) -> Operation:
         return Operation(**{**dict(self), "weights": tuple(self.weights)})
