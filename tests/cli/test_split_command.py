@@ -105,6 +105,26 @@ def test_any_network_is_split_over_a_cluster(profile: Path, nodes: Path) -> None
     assert found["value"] == found["metrics"]["period_seconds"] == pytest.approx(0.006)
 
 
+def test_inputs_and_outputs_that_the_cluster_pins_count(profile: Path, nodes: Path) -> None:
+    free = json.loads(tonnage("split", profile, "--cluster", nodes, "--target", "latency", "--json").stdout)
+    nodes.write_text(NODES.replace("10 Gbit/s", "1 Mbit/s, latency: 0 s") + "inputs: one\noutputs: one\n")
+    found = json.loads(tonnage("split", profile, "--cluster", nodes, "--target", "latency", "--json").stdout)
+    # Two thousand bytes take 16 ms on their way to two and back, where half of 13 ms could be saved.
+    assert (free["stages"], found["stages"]) == (["two"], ["one"])
+    assert (free["value"], found["value"]) == (pytest.approx(0.0065), pytest.approx(0.013))
+    assert found["proven_optimal"]
+
+
+def test_a_pin_to_a_node_that_is_not_there_is_refused(nodes: Path, tmp_path: Path) -> None:
+    operations = [{"id": "a", "seconds": {"any": 1.0}, "pinned": "three"}]
+    path = tmp_path / "pinned.json"
+    network = {"format": "tonnage-network", "version": 1, "name": "net", "operations": operations, "edges": []}
+    path.write_text(json.dumps(network))
+    result = tonnage("split", path, "--cluster", nodes)
+    assert result.returncode == 2
+    assert "operation a is pinned to 'three', which is not in the cluster" in result.stderr
+
+
 def test_tables_name_devices_and_bounds(profile: Path, nodes: Path) -> None:
     result = tonnage("split", profile, "--cluster", nodes, "--target", "throughput", "--target", "latency")
     assert result.returncode == 0

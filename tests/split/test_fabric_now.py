@@ -81,6 +81,18 @@ def test_what_is_left_is_scaled(tmp_path: Path) -> None:
     assert [(device.name, device.speed) for device in fabric.devices] == [("n-0", 1.0), ("n-2", 0.5)]
 
 
+def test_the_ends_go_round_a_lost_link_as_well(tmp_path: Path) -> None:
+    fabric = fabric_now(cluster_of(tmp_path, ALL + "inputs: n-0\n"), lost_link(("n-0", "n-1")), now=NOW)
+    assert fabric.inputs is not None
+    assert [fabric.lanes[lane].name for lane in fabric.inputs.ways[1].lanes] == ["n-0->n-2", "n-2->n-1"]
+
+
+@pytest.mark.parametrize(("end", "sentence"), [("inputs", "inputs come from n-1"), ("outputs", "outputs end at n-1")])
+def test_a_lost_end_is_told(tmp_path: Path, end: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=f"{sentence}, which is lost"):
+        fabric_now(cluster_of(tmp_path, ALL + f"{end}: n-1\n"), lost_node("n-1"), now=NOW)
+
+
 def test_an_old_loss_is_refused_like_anything_old(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the statistics of n-1 are 100 s old"):
         fabric_now(cluster_of(tmp_path, ALL), lost_node("n-1"), now=NOW + 100)

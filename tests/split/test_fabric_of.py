@@ -1,12 +1,13 @@
 """A cluster file becomes devices, lanes and ways."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tonnage.errors import UsageError
 from tonnage.hardware import Cluster, read_cluster
-from tonnage.split.devices import Fabric
+from tonnage.split.devices import HERE, Fabric
 from tonnage.split.fabric_of import fabric_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster.yaml"
@@ -94,6 +95,44 @@ def test_one_way_out_is_not_a_way_back(tmp_path: Path) -> None:
 def test_one_node_needs_no_link(tmp_path: Path) -> None:
     fabric = fabric_of(cluster_of(tmp_path, "nodes: [{name: a, power_watts: 90, idle_watts: 20, " + CPU + "}]\n"))
     assert (fabric.ways, fabric.devices[0].active_watts, fabric.devices[0].idle_watts) == ({}, 90, 20)
+
+
+def test_ends_have_ways_from_and_to_every_device(laboratory: Cluster) -> None:
+    fabric = fabric_of(replace(laboratory, inputs="hopper-0", outputs="storage"))
+    names = [device.name for device in fabric.devices]
+    assert fabric.inputs is not None
+    assert fabric.outputs is not None
+    assert (fabric.inputs.node, fabric.outputs.node) == ("hopper-0", "storage")
+    own = fabric.inputs.ways[names.index("hopper-0/gpu3")]
+    assert [fabric.lanes[lane].name for lane in own.lanes] == ["hopper-0->hopper-0/gpu3"]
+    far = fabric.outputs.ways[names.index("desk-1/gpu1")]
+    path = laboratory.path("desk-1/gpu1", "storage")
+    assert [fabric.lanes[lane].bytes_second for lane in far.lanes] == [link.bandwidth_bytes_second for link in path]
+    assert far == fabric.ways[names.index("desk-1/gpu1"), names.index("storage")]
+    assert fabric.outputs.ways[names.index("storage")] == HERE
+    assert len(fabric.inputs.ways) == len(fabric.outputs.ways) == len(names)
+
+
+def test_without_ends_in_the_file_the_fabric_has_none(tmp_path: Path) -> None:
+    fabric = fabric_of(cluster_of(tmp_path, "nodes: [{name: a, " + CPU + "}]\n"))
+    assert fabric.inputs is None
+    assert fabric.outputs is None
+
+
+@pytest.mark.parametrize(
+    ("end", "sentence"),
+    [
+        ("inputs", "no way leads from box to box/gpu0 for the inputs"),
+        ("outputs", "no way leads from box/gpu0 to box, where outputs end"),
+    ],
+)
+def test_an_end_that_devices_cannot_reach_is_named(tmp_path: Path, end: str, sentence: str) -> None:
+    """The GPUs are linked with each other alone."""
+    text = "nodes: [{name: box, gpus: [{model: H200, count: 2}], " + CPU
+    text += ", links: [{kind: pcie, between: [gpu0, gpu1]}]}]\n" + f"{end}: box\n"
+    with pytest.raises(UsageError, match=sentence) as caught:
+        fabric_of(cluster_of(tmp_path, text))
+    assert "add a link" in caught.value.hint
 
 
 def test_a_large_cluster_has_a_way_for_every_pair(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tonnage.estimate.step import last_step  # noqa: E402
 from tonnage.estimate.step_time import time_step  # noqa: E402
 from tonnage.hardware import find_gpu  # noqa: E402
 from tonnage.program.virtual_gpu.graph_run import run_graph  # noqa: E402
-from tonnage.split.network import Network, Operation  # noqa: E402
+from tonnage.split.network import Input, Network, Operation  # noqa: E402
 from tonnage.split.sources.graph import network_from_graph  # noqa: E402
 
 WORDS = torch.zeros(4, 8, dtype=torch.long)
@@ -83,6 +83,41 @@ def test_who_reads_a_tensor_that_was_changed_in_place_waits_for_the_last_change(
     assert (made, product) not in edges(network)
     assert named(network, added).output_bytes == 128  # all of it, although a column was written
     assert len({named(network, name).together for name in group}) == 1
+
+
+def test_inputs_and_outputs_are_those_of_the_graph() -> None:
+    network = plain(exported(Tied(), WORDS))
+    assert network.inputs == (Input(name="words", nbytes=4 * 8 * 8, readers=(0,)),)
+    assert network.outputs == (3,)
+
+
+def test_an_output_that_was_changed_in_place_is_made_by_the_last_change() -> None:
+    class Changed(nn.Module):
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            made = values * 2
+            made[:, 0].add_(1)
+            return made
+
+    graph = exported(Changed(), torch.ones(4, 8))
+    made, *_, added = (node.name for node in graph.graph.nodes if node.op == "call_function")
+    costs = {"any": Costs(forward_seconds={})}
+    network = network_from_graph(graph, costs, name="net", final={made: added})
+    assert [network.operations[position].id for position in network.outputs] == [added]
+
+
+def test_of_training_the_loss_goes_out() -> None:
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            made = self.inner(values)
+            return made.mean(), made
+
+    network = trained(exported(WithLoss(), torch.ones(4, 8), training=True))
+    assert [network.operations[position].kind for position in network.outputs] == ["aten::mean"]
+    assert [each.nbytes for each in network.inputs] == [4 * 8 * 4]
 
 
 def test_seconds_of_the_operations_add_up_to_the_estimate_of_the_whole() -> None:

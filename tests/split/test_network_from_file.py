@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tonnage.errors import InvalidFile, NotFound, UsageError
 from tonnage.split.checked import checked_network
-from tonnage.split.network import Operation
+from tonnage.split.network import Input, Operation
 from tonnage.split.sources.content import read_content
 from tonnage.split.sources.network_file import load_network, plain_network, read_network, write_network
 from tonnage.split.sources.profile_text import parse_profile
@@ -43,10 +43,20 @@ def refusal(plain: Any) -> str:
     return refused.value.message
 
 
-@given(st.lists(OPERATIONS, min_size=2, max_size=4), st.booleans())
-def test_a_network_says_the_same_as_plain_data(operations: list[Operation], is_training: bool) -> None:
+@given(
+    st.lists(OPERATIONS, min_size=2, max_size=4),
+    st.booleans(),
+    st.lists(st.tuples(st.text(), SIZES, st.sets(st.sampled_from([0, 1]))), max_size=2),
+    st.none() | st.sets(st.sampled_from([0, 1])),
+)
+def test_a_network_says_the_same_as_plain_data(
+    operations: list[Operation], is_training: bool, inputs: list[tuple[str, int, set[int]]], outputs: set[int] | None
+) -> None:
     named = [replace(operation, id=number) for number, operation in enumerate(operations)]
-    network = checked_network("net", named, [(0, 1)], is_training=is_training, weight_bytes={"a": 1, "b": 2})
+    network = checked_network(
+        "net", named, [(0, 1)],
+        is_training=is_training, weight_bytes={"a": 1, "b": 2}, inputs=inputs, outputs=outputs,
+    )  # fmt: skip
 
     assert load_network(json.loads(json.dumps(plain_network(network))), "net.json") == network
 
@@ -81,6 +91,11 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         ({"operations": ["a"]}, "net.json: operations.0 must be an object"),
         ({"operations": []}, "net.json has no operations"),
         ({"operations": 3}, "net.json: operations must be a list"),
+        ({"inputs": [{"name": "x", "nbytes": 1}]}, "net.json: inputs.0.readers is missing"),
+        ({"inputs": [{"name": "x", "nbytes": -1, "readers": ["a"]}]}, "the input x of net.json has -1 bytes"),
+        ({"inputs": [{"name": "x", "nbytes": 1, "readers": ["b"]}]},
+         "net.json names b as reader of the input x, but has no such operation"),
+        ({"outputs": ["b"]}, "net.json names b as output, but has no such operation"),
         ({"edges": [["a", 2, "a"]]}, "net.json: edges.0 must have two ends"),
         ({"edges": [["a", 3]]}, "net.json has an edge from a to 3, but no operation 3"),
         ({"edges": [["a", 2], [2, "a"]]}, "net.json has a cycle: a -> 2 -> a"),
@@ -91,6 +106,14 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_sentence(change: dict[str, Any], told: str) -> None:
     assert refusal(PLAIN | change) == told
+
+
+def test_ends_are_those_of_the_file_and_outputs_else_what_nothing_reads() -> None:
+    inputs = [{"name": "x", "nbytes": 7, "readers": [2, "a"]}]
+    assert load_network(PLAIN, "net.json").outputs == (1,)
+    stated = load_network(PLAIN | {"inputs": inputs, "outputs": ["a", 2]}, "net.json")
+    assert stated.inputs == (Input(name="x", nbytes=7, readers=(0, 1)),)
+    assert stated.outputs == (0, 1)
 
 
 def test_the_examples_of_the_documentation_are_read() -> None:

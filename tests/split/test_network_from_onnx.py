@@ -18,7 +18,7 @@ from tonnage.estimate.step import last_step  # noqa: E402
 from tonnage.estimate.step_time import time_step  # noqa: E402
 from tonnage.hardware import find_gpu  # noqa: E402
 from tonnage.program.onnx_model import trace_onnx  # noqa: E402
-from tonnage.split.network import Network  # noqa: E402
+from tonnage.split.network import Input, Network  # noqa: E402
 from tonnage.split.sources.onnx_network import network_from_onnx  # noqa: E402
 
 H200 = find_gpu("H200")
@@ -75,6 +75,14 @@ def test_each_of_several_values_of_a_node_is_sent_by_itself(tmp_path: Path) -> N
     assert {(ids[first], ids[second]) for first, second in network.edges} == {
         ("a", "b"), ("b", "c"), ("a", "d"), ("c", "d"),
     }  # fmt: skip
+
+
+def test_inputs_and_outputs_are_those_of_the_model(tmp_path: Path) -> None:
+    product, relu = node("MatMul", "x w", "a"), node("Relu", "x", "b")
+    network = opened(written(tmp_path, product, relu, node("Add", "a b", "c"), node("Neg", "b", "d"), output="c"))
+
+    assert network.inputs == (Input(name="x", nbytes=64 * 32 * 4, readers=(0, 1)),)
+    assert [network.operations[position].id for position in network.outputs] == ["c"]  # nothing reads d either
 
 
 def test_seconds_of_the_operations_add_up_to_the_estimate_but_for_the_copies(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import InvalidFile
-from tonnage.split.network import Operation
+from tonnage.split.network import Input, Operation
 from tonnage.split.sources.profile_text import read_profile
 
 LINES = """\
@@ -48,6 +48,13 @@ def test_a_profile_without_backward_times_is_of_inference(tmp_path: Path) -> Non
 
     assert not network.is_training
     assert network.operations[1].stash_bytes == network.operations[1].state_bytes == 0
+
+
+def test_its_ends_are_the_inputs_that_it_names_and_what_nothing_reads(tmp_path: Path) -> None:
+    network = read_profile(written(tmp_path, LINES))
+
+    assert network.inputs == (Input(name="node1", nbytes=1024, readers=(0,)),)
+    assert network.outputs == (1,)
 
 
 def test_several_results_of_an_operation_are_added_up(tmp_path: Path) -> None:

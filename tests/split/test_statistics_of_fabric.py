@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.errors import DoesNotFit, UsageError
-from tonnage.split.devices import Device, Fabric, Lane, Way
+from tonnage.split.devices import HERE, Device, End, Fabric, Lane, Way
 from tonnage.split.statistics import LinkStatistics, PlaceStatistics, Spread, Statistics, fabric_under, merged
 
 NOW = 1_000_000.0
@@ -180,3 +180,48 @@ def test_a_node_that_is_back_is_not_lost() -> None:
 def test_what_was_seen_before_a_loss_counts_no_more() -> None:
     seen = merged(place("a", load=0.5), place("a", is_lost=True, taken_at=NOW))
     assert [entry.is_lost for entry in seen.places] == [True]
+
+
+# -- the ends -------------------------------------------------------------------------------------------------------------
+
+
+def star_with_ends() -> Fabric:
+    """Inputs at a, outputs at c."""
+    fabric = star()
+    return replace(
+        fabric,
+        inputs=End(node="a", ways={0: HERE, 1: fabric.ways[0, 1], 2: fabric.ways[0, 2]}),
+        outputs=End(node="c", ways={0: fabric.ways[0, 2], 1: fabric.ways[1, 2], 2: HERE}),
+    )
+
+
+def test_without_news_the_ends_stay_as_they_are() -> None:
+    assert fabric_under(star_with_ends(), Statistics(), now=NOW) == star_with_ends()
+
+
+def test_what_is_observed_of_a_link_holds_for_the_ends() -> None:
+    seen = link("a", "b", latency_seconds=Spread(median=5.0, p95=5.0), bandwidth_bytes_second=Spread(median=10, p95=10))
+    fabric = fabric_under(star_with_ends(), seen, now=NOW)
+    assert fabric.inputs is not None
+    assert fabric.outputs is not None
+    assert fabric.inputs.ways[1] == fabric.ways[0, 1]
+    assert (fabric.inputs.ways[1].latency_seconds, fabric.bytes_second(fabric.inputs.ways[1])) == (5.0, 10)
+    assert fabric.outputs.ways[0] == fabric.ways[0, 2]
+
+
+def test_ends_keep_to_their_devices_when_others_are_lost() -> None:
+    fabric = fabric_under(star_with_ends(), place("b", is_lost=True), now=NOW)
+    assert [device.name for device in fabric.devices] == ["a", "c"]
+    assert fabric.inputs == End(node="a", ways={0: HERE, 1: fabric.ways[0, 1]})
+    assert fabric.outputs == End(node="c", ways={0: fabric.ways[0, 1], 1: HERE})
+
+
+def test_an_end_whose_link_is_lost_has_no_way_to_that_device() -> None:
+    fabric = fabric_under(star_with_ends(), link("b", "c", is_lost=True), now=NOW)
+    assert fabric.outputs is not None
+    assert set(fabric.outputs.ways) == {0, 2}
+
+
+def test_a_lost_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="outputs end at c, which is lost"):
+        fabric_under(star_with_ends(), place("c", is_lost=True), now=NOW)

@@ -13,6 +13,7 @@ from tonnage.split.cluster_problem import Training
 from tonnage.split.devices import Fabric, Lane, Way
 from tonnage.split.distributing import best_for, front
 from tonnage.split.metrics import Evaluation
+from tonnage.split.network import Network
 from tonnage.split.pool import make_pool
 from tonnage.split.replanning import replan
 from tonnage.split.targets import Target, value_of
@@ -118,6 +119,15 @@ def test_slow_links_are_crossed_where_little_is_moved() -> None:
     assert len(found.stages) == 4
 
 
+def test_a_device_with_a_wide_lane_receives_from_two_others_at_once() -> None:
+    """Each of the first two sends 1 MB in a second; the third receives both in a fifth of it."""
+    fabric = star([1.0] * 3, rate=1e6)
+    wide = tuple(replace(lane, bytes_second=1e7) if lane.name.startswith("switch->") else lane for lane in fabric.lanes)
+    network = replace(chain([1.0] * 3), edges=((0, 2), (1, 2)))
+    found = best_for(make_pool(network, replace(fabric, lanes=wide)), Target.THROUGHPUT)
+    assert found.value == found.bound == pytest.approx(1.0)
+
+
 def test_a_straggler_gives_work_away() -> None:
     network, fabric = chain([1.0] * 12), star([1.0, 1.0, 1.0])
     first = best_for(make_pool(network, fabric), Target.THROUGHPUT)
@@ -160,3 +170,32 @@ def test_the_only_device_in_use_may_be_lost() -> None:
 def test_another_networks_distribution_is_refused() -> None:
     with pytest.raises(UsageError, match="op0"):
         replan(chain([1.0]), star([1.0]), {"other": "n0"})
+
+
+def pinned(network: Network, position: int, where: str) -> Network:
+    operations = list(network.operations)
+    operations[position] = replace(operations[position], pinned=where)
+    return replace(network, operations=tuple(operations))
+
+
+def test_an_operation_stays_where_it_is_pinned() -> None:
+    found = best_for(make_pool(pinned(chain([1.0] * 4), 3, "n2"), star([1.0] * 3)), Target.LATENCY)
+    assert found.assignment["op3"] == "n2"
+    assert found.stages == ("n2",)
+
+
+def test_an_operation_that_is_pinned_to_a_node_runs_on_a_device_of_it() -> None:
+    """Equal devices of two machines are of one class, but not for it."""
+    pool = make_pool(pinned(chain([0.05] * 8), 7, "m1"), pairs_of_machines())
+    for layout in pool.found:
+        assert pool.fabric.devices[layout.places[7]].node == "m1"
+    assert best_for(pool, Target.THROUGHPUT).proven_optimal
+
+
+@pytest.mark.parametrize(("where", "hint"), [("n-1", "did you mean n1?"), ("elsewhere", "for example n0")])
+def test_an_operation_that_is_pinned_to_nothing_is_named(where: str, hint: str) -> None:
+    with pytest.raises(
+        UsageError, match=f"operation op1 is pinned to '{where}', which is not in the cluster"
+    ) as caught:
+        make_pool(pinned(chain([1.0] * 2), 1, where), star([1.0, 1.0]))
+    assert caught.value.hint == hint

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TypeAlias
 
 from tonnage.errors import InvalidFile
-from tonnage.split.network import Network, Operation
+from tonnage.split.network import Input, Network, Operation
 
 Id: TypeAlias = str | int
 
@@ -25,12 +25,15 @@ def checked_network(
     *,
     is_training: bool = False,
     weight_bytes: Mapping[str, int] | None = None,
+    inputs: Iterable[tuple[str, int, Iterable[Id]]] = (),
+    outputs: Iterable[Id] | None = None,
     source: str = "",
 ) -> Network:
     """A network from operations in any order and edges between their ids; raises `InvalidFile`.
 
     `source` is what errors call the network: its file, as a rule. Operations keep their order where it is a topological
-    one, and else move as little as possible. An edge that is given twice counts once.
+    one, and else move as little as possible. An edge that is given twice counts once. `inputs` are names, bytes and the
+    operations that read them; `outputs` the operations that make them: if nobody says, those that nothing reads.
     """
     source = source or f"the network {name}"
     weight_bytes = dict(weight_bytes or {})
@@ -38,15 +41,19 @@ def checked_network(
     for operation in operations:
         _check_costs(operation, source)
         _check_weights(operation, weight_bytes, source)
-    pairs = _pairs(_positions(operations, source), edges, source)
+    positions = _positions(operations, source)
+    pairs = _pairs(positions, edges, source)
     order = _topological(operations, pairs, source)
     place = {position: index for index, position in enumerate(order)}
+    made = _unread(operations, pairs) if outputs is None else _known(positions, outputs, "output", source)
     return Network(
         name=name,
         operations=tuple(operations[position] for position in order),
         edges=tuple(sorted((place[first], place[second]) for first, second in pairs)),
         is_training=is_training,
         weight_bytes=weight_bytes,
+        inputs=tuple(_input(each, positions, place, source) for each in inputs),
+        outputs=tuple(sorted(place[position] for position in made)),
     )
 
 
@@ -124,6 +131,34 @@ def _pairs(positions: Mapping[Id, int], edges: Iterable[tuple[Id, Id]], source: 
                 )
         pairs[positions[first], positions[second]] = None
     return list(pairs)
+
+
+def _input(
+    entry: tuple[str, int, Iterable[Id]], positions: Mapping[Id, int], place: Mapping[int, int], source: str
+) -> Input:
+    name, nbytes, readers = entry
+    if nbytes < 0:
+        raise InvalidFile(f"the input {name} of {source} has {nbytes} bytes", "give 0 where nobody knows")
+    known = _known(positions, readers, f"reader of the input {name}", source)
+    return Input(name=name, nbytes=nbytes, readers=tuple(sorted(place[position] for position in known)))
+
+
+def _known(positions: Mapping[Id, int], ids: Iterable[Id], what: str, source: str) -> set[int]:
+    """Positions of operations that are named, each once."""
+    found = set()
+    for each in ids:
+        if each not in positions:
+            raise InvalidFile(f"{source} names {each} as {what}, but has no such operation", "name one by its id")
+        found.add(positions[each])
+    return found
+
+
+def _unread(operations: Sequence[Operation], pairs: Sequence[tuple[int, int]]) -> set[int]:
+    """Results that nothing reads are what a network is there for, but for gradients."""
+    read = {first for first, _ in pairs}
+    return {
+        position for position, operation in enumerate(operations) if position not in read and not operation.is_backward
+    }
 
 
 def _topological(operations: Sequence[Operation], pairs: Sequence[tuple[int, int]], source: str) -> list[int]:

@@ -12,6 +12,9 @@ from math import inf
 
 import numpy as np
 
+from tonnage.errors import UsageError
+from tonnage.hardware.catalogue import nearest
+from tonnage.split.checked import label
 from tonnage.split.devices import Device, Fabric
 from tonnage.split.grouping import Grouping, group
 from tonnage.split.making import nets_of, sums_of
@@ -34,12 +37,14 @@ def cluster_problem(
     network: Network, fabric: Fabric, *, training: Training | None = None, contiguous: bool = True
 ) -> Problem:
     """Devices that differ in nothing that matters here become one class."""
+    _refuse_unknown_pins(network, fabric)
     grouping = group(network, contiguous=contiguous)
     recompute = training is not None and training.recompute
     classes: dict[object, list[int]] = {}
+    pins = {operation.pinned for operation in network.operations}
     for place, device in enumerate(fabric.devices):
-        pinned = any(operation.pinned == device.name for operation in network.operations)
-        alike = (device.kind, device.speed, device.memory_bytes, best_rates(fabric, place), place if pinned else None)
+        pinned = tuple(name for name in (device.name, device.node) if name in pins)
+        alike = (device.kind, device.speed, device.memory_bytes, best_rates(fabric, place), pinned)
         classes.setdefault((*alike, device.active_watts, device.idle_watts), []).append(place)
     weights = [float(operation.output_bytes) for operation in network.operations]
     nets = nets_of(network, grouping, weights)
@@ -61,6 +66,18 @@ def cluster_problem(
     )
 
 
+def _refuse_unknown_pins(network: Network, fabric: Fabric) -> None:
+    """Operations that must run where nothing is."""
+    known = {name for device in fabric.devices for name in (device.name, device.node)}
+    for operation in network.operations:
+        if operation.pinned and operation.pinned not in known:
+            meant = nearest(operation.pinned, known)
+            raise UsageError(
+                f"operation {label(operation)} is pinned to {operation.pinned!r}, which is not in the cluster",
+                f"did you mean {meant}?" if meant else f"for example {fabric.devices[0].name}",
+            )
+
+
 def _held_bytes(operation: Operation, recompute: bool) -> float:
     """Recomputing needs the stash of one micro-batch, whichever it is."""
     return float(operation.weight_bytes + operation.state_bytes + (operation.stash_bytes if recompute else 0))
@@ -74,7 +91,8 @@ def best_rates(fabric: Fabric, place: int) -> tuple[float, float]:
 
 
 def _rate(fabric: Fabric, ways: Sequence[tuple[int, ...]]) -> float:
-    """What the first lanes of all ways carry together, and no more than any lane that all of them take."""
+    """What the first lanes of all ways carry together, each no more than all ways behind it, and no more than any lane that
+    all of them take."""
     if not ways:
         return 0.0
     firsts: dict[int, float] = {}
@@ -82,7 +100,7 @@ def _rate(fabric: Fabric, ways: Sequence[tuple[int, ...]]) -> float:
         if not lanes:
             return inf
         narrowest = min(fabric.lanes[lane].bytes_second for lane in lanes)
-        firsts[lanes[0]] = max(firsts.get(lanes[0], 0.0), narrowest)
+        firsts[lanes[0]] = min(firsts.get(lanes[0], 0.0) + narrowest, fabric.lanes[lanes[0]].bytes_second)
     common = set(ways[0]).intersection(*ways[1:])
     return min([sum(firsts.values()), *(fabric.lanes[lane].bytes_second for lane in common)])
 

@@ -37,13 +37,29 @@ class Way:
     latency_seconds: float = 0.0
 
 
+NO_WAY = Way(lanes=(), latency_seconds=inf)
+HERE = Way(lanes=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The node where inputs come from or outputs go, and the way between it and each device: `HERE` for the device that
+    is its processors."""
+
+    node: str
+    ways: Mapping[int, Way] = field(hash=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """Devices and the way for each ordered pair of them that are connected."""
+    """Devices and the way for each ordered pair of them that are connected. Ends are None where nobody says where inputs
+    come from or outputs go."""
 
     devices: tuple[Device, ...]
     lanes: tuple[Lane, ...] = ()
     ways: Mapping[tuple[int, int], Way] = field(default_factory=dict, hash=False)
+    inputs: End | None = None
+    outputs: End | None = None
 
     def way_between(self, source: str, target: str) -> Way | None:
         """By the names of devices; None where no way is left."""
@@ -58,7 +74,8 @@ class Fabric:
         """Of one message on quiet links: the narrowest of them decides. Infinite where no way is left."""
         if source == target:
             return 0.0
-        way = self.ways.get((source, target))
-        if way is None:
-            return inf
+        return self.way_seconds(self.ways.get((source, target), NO_WAY), nbytes)
+
+    def way_seconds(self, way: Way, nbytes: int) -> float:
+        """Of one message on this way."""
         return way.latency_seconds + nbytes / self.bytes_second(way)

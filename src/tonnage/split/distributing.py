@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tonnage.errors import DoesNotFit, UsageError
+from tonnage.split.critical import critical_seconds
 from tonnage.split.distribution import Distribution
 from tonnage.split.fitting import memory_problem
 from tonnage.split.layout import Layout
@@ -88,7 +89,8 @@ def _bound(pool: Pool, target: Target) -> float:
         # Whatever is the slowest does its part for every micro-batch.
         return max(pool.training.micro_batches * pool.answer.bound, _critical_seconds(pool))
     if target is Target.LATENCY:
-        return _critical_seconds(pool)
+        recompute = pool.training is not None and pool.training.recompute
+        return critical_seconds(pool.network, pool.fabric, recompute=recompute)
     if target is Target.ENERGY:
         return _least_joules(pool)
     if target is Target.NODES:
@@ -97,7 +99,8 @@ def _bound(pool: Pool, target: Target) -> float:
 
 
 def _critical_seconds(pool: Pool) -> float:
-    """The longest way through the network with each operation on its fastest device and nothing moved."""
+    """The longest way through the network with each operation on its fastest device and nothing moved: gradients may come
+    back on other ways than they are counted in the latency."""
     network, devices = pool.network, pool.fabric.devices
     end = [0.0] * len(network.operations)
     begin = [0.0] * len(network.operations)

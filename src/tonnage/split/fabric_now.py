@@ -10,7 +10,7 @@ from tonnage.hardware.cluster import Cluster, Link
 from tonnage.split.devices import Fabric
 from tonnage.split.fabric_of import fabric_of
 from tonnage.split.observations import LinkStatistics, Statistics, current
-from tonnage.split.statistics import fabric_under, refuse_unknown
+from tonnage.split.statistics import fabric_under, refuse_lost_ends, refuse_unknown
 
 
 def fabric_now(
@@ -28,6 +28,7 @@ def fabric_now(
     """
     refuse_unknown(cluster.places(), statistics)
     seen = current(statistics, now=now, told=ignore_old)
+    refuse_lost_ends(cluster.inputs, cluster.outputs, {entry.place: entry for entry in seen.places})
     gone = {entry.place for entry in seen.places if entry.is_lost}
     direct = {pair for link in cluster.links if not _is_bus(link) for pair in _pairs(link)}
     cut = {_pair(entry) for entry in seen.links if entry.is_lost} & direct

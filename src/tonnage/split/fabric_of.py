@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tonnage.errors import UsageError
 from tonnage.hardware.cluster import Cluster, Node
 from tonnage.hardware.routes import Hop, Routes, way_to
-from tonnage.split.devices import Device, Fabric, Lane, Way
+from tonnage.split.devices import Device, End, Fabric, Lane, Way
 
 CPU = "cpu"
 
@@ -15,17 +15,31 @@ CPU = "cpu"
 def fabric_of(cluster: Cluster, *, with_hosts: bool = False) -> Fabric:
     """Every GPU is a device, and the processors of nodes without GPUs; `with_hosts`, those of all nodes.
 
-    Data takes the way of `Cluster.path`. Raises `UsageError` where two devices have no way between them.
+    Data takes the way of `Cluster.path`. Raises `UsageError` where two devices have no way between them, or a device has
+    none from the node of the inputs or to that of the outputs.
     """
     devices = tuple(device for node in cluster.nodes for device in _devices(node, with_hosts))
     routes, lanes = Routes(cluster.all_links()), _Lanes()
     ways: dict[tuple[int, int], Way] = {}
+    inputs, outputs = dict[int, Way](), dict[int, Way]()
     for start, source in enumerate(devices):
         last_hops = routes.last_hops(source.name)
         for end, target in enumerate(devices):
             if start != end:
                 ways[start, end] = lanes.way(_connected(target.name, last_hops, source.name))
-    return Fabric(devices=devices, lanes=tuple(lanes.found.values()), ways=ways)
+        if cluster.outputs is not None:
+            outputs[start] = lanes.way(_connected(cluster.outputs, last_hops, source.name, ", where outputs end"))
+    if cluster.inputs is not None:
+        last_hops = routes.last_hops(cluster.inputs)
+        for end, target in enumerate(devices):
+            inputs[end] = lanes.way(_connected(target.name, last_hops, cluster.inputs, " for the inputs"))
+    return Fabric(
+        devices=devices,
+        lanes=tuple(lanes.found.values()),
+        ways=ways,
+        inputs=End(node=cluster.inputs, ways=inputs) if cluster.inputs is not None else None,
+        outputs=End(node=cluster.outputs, ways=outputs) if cluster.outputs is not None else None,
+    )
 
 
 def _devices(node: Node, with_hosts: bool) -> Iterator[Device]:
@@ -47,10 +61,10 @@ def _devices(node: Node, with_hosts: bool) -> Iterator[Device]:
         )  # fmt: skip
 
 
-def _connected(target: str, last_hops: dict[str, Hop], source: str) -> tuple[Hop, ...]:
+def _connected(target: str, last_hops: dict[str, Hop], source: str, why: str = "") -> tuple[Hop, ...]:
     hops = way_to(target, last_hops, source)
     if hops is None:
-        raise UsageError(f"no way leads from {source} to {target}", "add a link between them to the cluster file")
+        raise UsageError(f"no way leads from {source} to {target}{why}", "add a link between them to the cluster file")
     return hops
 
 

@@ -3,7 +3,7 @@
 A device computes its operations of one sample one after the other; transfers go on meanwhile. A tensor goes from its maker
 to the first device that reads it and from each to the next, over every lane of the way; gradients go straight back to the
 maker. So in a stream of samples the slowest device or lane sets the period. A device whose operations wait for those of
-another device that wait for its own works in segments, each when it can begin.
+another device that wait for its own works in segments, each when it can begin. What comes in and goes out is in `ends.py`.
 
 Replicas of a stage take turns: sample n goes to the one with that number, counted round, and each has its share of
 computing and traffic. In training they send each other the gradients of their weights, once a step.
@@ -17,12 +17,11 @@ from functools import cached_property
 from itertools import pairwise, permutations
 from math import inf, lcm
 
-from tonnage.split.devices import Device, Fabric, Way
+from tonnage.split.devices import NO_WAY, Device, Fabric, Way
+from tonnage.split.ends import Ends
 from tonnage.split.layout import Layout, Places
 from tonnage.split.network import ANY, Network, Operation
 from tonnage.split.segments import Segment, segments_of
-
-NO_WAY = Way(lanes=(), latency_seconds=inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +140,10 @@ class Evaluation:
         return forward * (2 if self._recompute else 1) + seconds_on(operation, device, backward=True)
 
     @cached_property
+    def ends(self) -> Ends:
+        return Ends(self.network, self.fabric, self.layout, self.segments)
+
+    @cached_property
     def traffic(self) -> tuple[tuple[int, int, float], ...]:
         """Source, target and bytes of one sample on average: tensors, gradients, and what replicas exchange once a step."""
         found = []
@@ -159,18 +162,24 @@ class Evaluation:
         return sum(min(each.weight_bytes, each.state_bytes) for each in self.operations_on(place))
 
     @cached_property
+    def _ways(self) -> list[tuple[Way, float]]:
+        """Every way that is taken, with the bytes of one sample on it."""
+        between = [(self.fabric.ways.get((source, target), NO_WAY), nbytes) for source, target, nbytes in self.traffic]
+        return [*between, *self.ends.moves]
+
+    @cached_property
     def lane_seconds(self) -> dict[int, float]:
-        """Traffic of one sample, by lane; in training gradients go the other way."""
+        """Traffic of one sample, by lane."""
         lanes: dict[int, float] = {}
-        for source, target, nbytes in self.traffic:
-            for lane in self.fabric.ways.get((source, target), NO_WAY).lanes:
+        for way, nbytes in self._ways:
+            for lane in way.lanes:
                 lanes[lane] = lanes.get(lane, 0.0) + nbytes / self.fabric.lanes[lane].bytes_second
         return lanes
 
     @cached_property
     def period_seconds(self) -> float:
         """Infinite where something must be sent and no way is left."""
-        if any((source, target) not in self.fabric.ways for source, target, _ in self.traffic):
+        if any(way == NO_WAY for way, _ in self._ways):
             return inf
         return max([*self.busy_seconds.values(), *self.lane_seconds.values()], default=0.0)
 
@@ -190,14 +199,14 @@ class Evaluation:
             leaders.setdefault(consumer, []).append(producer)
         end = 0.0
         for place, positions in self.segments:
-            begin = free.get(place, 0.0)
+            begin = max(free.get(place, 0.0), self.ends.begin(positions))
             for position in positions:
                 for leader in leaders.get(position, ()):
                     if self.places[leader] != place:
                         begin = max(begin, arrival[leader, place])
             busy = sum(self._operation_seconds(self.network.operations[position], place) for position in positions)
             free[place] = begin + busy
-            end = max(end, free[place])
+            end = max(end, self.ends.end(positions, free[place]))
             self._send(place, set(positions), free[place], arrival)
         return end
 
@@ -279,7 +288,7 @@ class Evaluation:
             bottleneck=max((busy | lanes).items(), key=lambda item: item[1])[0],
             busy_seconds=busy,
             lane_seconds=lanes,
-            moved_bytes=round(sum(nbytes for _, _, nbytes in self.traffic)),
+            moved_bytes=round(sum(nbytes for _, nbytes in self._ways)),
         )
 
     def _working_bytes(self, place: int, held: int) -> int:

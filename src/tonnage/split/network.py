@@ -34,8 +34,17 @@ class Operation:
     weights: tuple[str, ...] = ()  # names of the parameters and buffers
     together: str | int | None = None  # operations of one name here share a device
     is_backward: bool = False  # of a file that lists backward operations by themselves
-    pinned: str = ""  # to this device; "" for any
+    pinned: str = ""  # to this device, or to those of this node; "" for any
     changes_weights: bool = False  # buffers that it reads change with each sample: one device must see them all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What comes into a network with every sample, and the operations (their positions) that read it."""
+
+    name: str
+    nbytes: int
+    readers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,8 @@ class Network:
     edges: tuple[tuple[int, int], ...]
     is_training: bool = False
     weight_bytes: Mapping[str, int] = field(default_factory=dict, hash=False)  # by name; read by several where tied
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[int, ...] = ()  # operations whose results are the network's
 
     @property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -92,7 +92,11 @@ class _Inference:
                 self._readers[producer, evaluation.places[consumer]].add(segment_of[consumer])
         waits = Counter(reader for readers in self._readers.values() for reader in readers)
         self._missing = {(sample, reader): count for sample in range(samples) for reader, count in waits.items()}
-        self._ready: dict[tuple[int, int], float] = defaultdict(float)
+        self._ready = {
+            (sample, number): sample * evaluation.period_seconds + evaluation.ends.begin(positions)
+            for sample in range(samples)
+            for number, (_, positions) in enumerate(self._segments)
+        }
         self._device_free: dict[int, float] = defaultdict(float)
         self._lane_free: dict[int, float] = defaultdict(float)
         self._events: list[tuple[float, bool, int, int]] = []  # moment, is it a beginning, sample, segment
@@ -107,7 +111,7 @@ class _Inference:
         for sample in range(self._samples):
             for segment in range(len(self._segments)):
                 if (sample, segment) not in self._missing:
-                    heappush(self._events, (sample * self._evaluation.period_seconds, True, sample, segment))
+                    heappush(self._events, (self._ready[sample, segment], True, sample, segment))
         while self._events:
             moment, is_beginning, sample, segment = heappop(self._events)
             if is_beginning:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tonnage.estimate.page_text import duration, escape
-from tonnage.split.devices import Fabric
+from tonnage.split.devices import End, Fabric
 from tonnage.split.distribution import Distribution
 from tonnage.split.metrics import seconds_on
 from tonnage.split.network import Network
@@ -38,7 +38,16 @@ def facts(pool: Pool) -> str:
         "devices": _kinds(fabric),
         "links": _links(fabric),
     }
+    if fabric.inputs is not None:
+        items["inputs come from"] = _end(fabric.inputs, sum(each.nbytes for each in network.inputs))
+    if fabric.outputs is not None:
+        made = sum(network.operations[position].output_bytes for position in network.outputs)
+        items["outputs end at"] = _end(fabric.outputs, made)
     return '<dl class="facts">' + "".join(f"<div><dt>{k}</dt><dd>{v}</dd></div>" for k, v in items.items()) + "</dl>"
+
+
+def _end(end: End, nbytes: int) -> str:
+    return f"{escape(end.node)} <small>{format_bytes(nbytes) if nbytes else 'of unknown size'}</small>"
 
 
 def _alone(network: Network, fabric: Fabric, place: int) -> float:

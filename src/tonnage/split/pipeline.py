@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from tonnage.split.devices import Fabric
+from tonnage.split.devices import NO_WAY, Fabric
 from tonnage.split.layout import Places
-from tonnage.split.metrics import NO_WAY, Evaluation, seconds_on
+from tonnage.split.metrics import Evaluation, seconds_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ def training_step(evaluation: Evaluation, micro_batches: int, *, recompute: bool
 
     A stage has as many micro-batches under way as there are devices from it to the end: n - i in stage i of n, where each
     has one device. Each device of it does its share of these forwards (no more than it has micro-batches), then a backward
-    and a forward in turn. Each waits for what it reads; transfers take their time on quiet links. At the end, devices that
-    hold the same stage exchange their gradients.
+    and a forward in turn. Each waits for what it reads; transfers take their time on quiet links. Inputs of all
+    micro-batches wait at their node. At the end, devices that hold the same stage exchange their gradients.
     """
     return _Simulation(evaluation, micro_batches, recompute).run()
 
@@ -49,6 +49,10 @@ class _Simulation:
         self._stages = [place for place, _ in evaluation.segments]
         self._count = micro_batches
         self._fabric: Fabric = evaluation.fabric
+        self._ends = evaluation.ends
+        self._positions: dict[int, list[int]] = {place: [] for place in self._stages}  # of the ends
+        for position in self._ends.positions:
+            self._positions[evaluation.places[position]].append(position)
         self._bytes: dict[tuple[int, int], int] = {}
         for each in evaluation.answers:  # who answers whom also says who waits for whom on the way there
             pair = (each.target, each.source)
@@ -65,8 +69,14 @@ class _Simulation:
         while sum(self._go_on(worker, slots) for worker in workers):
             pass
         kept = {worker.device: worker.under_way for worker in workers}
-        end = max((self._end(place, workers) for place in self._stages), default=0.0)
-        return Schedule(tuple(slots), end, kept)
+        ends = [self._end(place, workers) for place in self._stages] + list(self._losses())
+        return Schedule(tuple(slots), max(ends, default=0.0), kept)
+
+    def _losses(self) -> Iterator[float]:
+        """When what goes out of each micro-batch has arrived."""
+        for (place, micro_batch, is_backward), moment in self._done.items():
+            if not is_backward:
+                yield self._ends.end(self._positions[place], moment, micro_batch)
 
     def _go_on(self, worker: _Worker, slots: list[Slot]) -> int:
         """Everything that a device can do by now; how many slots that are."""
@@ -103,7 +113,7 @@ class _Simulation:
 
     def _ready(self, worker: _Worker, micro_batch: int, is_backward: bool) -> float | None:
         """When everything that a slot reads is there; None if something is not even begun."""
-        moment = 0.0
+        moment = self._ends.begin(self._positions[worker.stage], micro_batch)
         if is_backward:
             own = self._done.get((worker.stage, micro_batch, False))
             if own is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tonnage.split.along import best_along
+from tonnage.split.along import best_along, end_bytes
 from tonnage.split.chains import Chain, Goal, best_chain, chains_of_each_use
 from tonnage.split.checked import label
 from tonnage.split.cluster_problem import Training, cluster_problem
@@ -21,6 +21,7 @@ from tonnage.split.pipeline import training_step
 from tonnage.split.placing import better_devices, place_chain
 from tonnage.split.prices import Prices, best_prices
 from tonnage.split.problem import Problem
+from tonnage.split.sequences import pairs, sequences
 from tonnage.split.throughput import Answer, split_for_throughput
 
 KeepGoing = Callable[[], bool]
@@ -103,6 +104,8 @@ def make_pool(
         family = Family(answer.problem, _sets(answer.problem, answer.chain), prices.of_group)
         if is_uneven:
             _along_sequences(pool, family, keep_going)
+        if wide and (fabric.inputs is not None or fabric.outputs is not None):
+            _near_the_ends(pool, family, keep_going)
         for chain in _others(pool, family, prices, keep_going) if wide else ():
             _place(pool, chain)
     return pool
@@ -186,12 +189,25 @@ def _others(pool: Pool, family: Family, prices: Prices, keep_going: KeepGoing) -
 def _along_sequences(pool: Pool, family: Family, keep_going: KeepGoing) -> None:
     """Where ways differ: chains along orders of devices in which neighbours are near each other."""
     best = min(metrics.period_seconds for metrics in pool.found.values())
-    for sequence in _sequences(pool.fabric):
+    ends = end_bytes(family, pool.network, pool.fabric)
+    for sequence in sequences(pool.network, pool.fabric):
         if not keep_going():
             return
-        found = best_along(family, pool.fabric, sequence, cap=best)
+        found = best_along(family, pool.fabric, sequence, ends, cap=best)
         if found is not None:
             best = min(best, _exactly_here(pool, found, sequence).period_seconds)
+
+
+def _near_the_ends(pool: Pool, family: Family, keep_going: KeepGoing) -> None:
+    """For one sample: chains of two devices, or along those orders, with the least sum of computing and moving."""
+    best = min(metrics.latency_seconds for metrics in pool.found.values())
+    ends = end_bytes(family, pool.network, pool.fabric)
+    for sequence in (*pairs(pool.network, pool.fabric), *sequences(pool.network, pool.fabric)):
+        if not keep_going():
+            return
+        found = best_along(family, pool.fabric, sequence, ends, cap=best, adds=True)
+        if found is not None:
+            best = min(best, _exactly_here(pool, found, sequence).latency_seconds)
 
 
 def _exactly_here(pool: Pool, chain: Chain, sequence: Sequence[int]) -> Metrics:
@@ -201,21 +217,6 @@ def _exactly_here(pool: Pool, chain: Chain, sequence: Sequence[int]) -> Metrics:
             for operation in pool.answer.problem.members[group]:
                 places[operation] = device
     return pool.add(Layout(tuple(places)))
-
-
-def _sequences(fabric: Fabric) -> Iterator[list[int]]:
-    """By node, and always to the nearest device from each kind of start."""
-    by_node = sorted(range(len(fabric.devices)), key=lambda place: (fabric.devices[place].node, place))
-    yield by_node
-    starts = {(fabric.devices[place].kind, fabric.devices[place].speed): place for place in reversed(by_node)}
-    for start in starts.values():
-        sequence, left = [start], set(by_node) - {start}
-        while left:
-            nearest = min(left, key=lambda place: (fabric.transfer_seconds(sequence[-1], place, 1 << 20), place))
-            sequence.append(nearest)
-            left.remove(nearest)
-        yield sequence
-        yield sequence[::-1]
 
 
 def _sets(problem: Problem, chain: Chain) -> list[int]:

@@ -8,13 +8,14 @@ from math import inf
 
 from tonnage.errors import DoesNotFit, UsageError
 from tonnage.hardware.catalogue import nearest
-from tonnage.split.devices import Device, Fabric, Lane
+from tonnage.split.devices import Device, End, Fabric, Lane, Way
 from tonnage.split.observations import LinkStatistics, PlaceStatistics, Spread, Statistics, current, merged
 
 __all__ = ["LinkStatistics", "PlaceStatistics", "Spread", "Statistics", "fabric_under", "merged"]
 
 LEAST_SHARE = 0.05  # of a device that others use to the full: the scheduler of every system still gives some
 _AGREES = 1.02  # a way that is predicted this little above what was observed is explained
+_INPUTS, _OUTPUTS = "inputs", "outputs"  # kinds of the devices that stand for the ends
 
 
 def fabric_under(
@@ -34,9 +35,11 @@ def fabric_under(
     new = current(statistics, now=now, told=ignore_old)
     places = {entry.place: entry for entry in new.places}
     links = {(entry.source, entry.target): entry for entry in new.links}
-    rest = _without_lost(fabric, places, links)
+    inputs, outputs = (end.node if end is not None else None for end in (fabric.inputs, fabric.outputs))
+    refuse_lost_ends(inputs, outputs, places)
+    rest = _without_lost(_ends_as_devices(fabric), places, links)
     devices = tuple(_device_under(device, places.get(device.name), pessimistic) for device in rest.devices)
-    return _ways_under(replace(rest, devices=devices), links, pessimistic)
+    return _devices_as_ends(_ways_under(replace(rest, devices=devices), links, pessimistic))
 
 
 def refuse_unknown(known: set[str], statistics: Statistics) -> None:
@@ -50,6 +53,50 @@ def refuse_unknown(known: set[str], statistics: Statistics) -> None:
             raise UsageError(f"there are statistics of {name!r}, which is not in the cluster", hint)
 
 
+def refuse_lost_ends(inputs: str | None, outputs: str | None, places: Mapping[str, PlaceStatistics]) -> None:
+    """Without the node of an end nothing can go on, wherever the network is."""
+    for node, what in ((inputs, "inputs come from"), (outputs, "outputs end at")):
+        if node is not None and node in places and places[node].is_lost:
+            raise UsageError(f"{what} {node}, which is lost", "name another node in the cluster file")
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------------
+
+
+def _is_end(device: Device) -> bool:
+    return device.kind in (_INPUTS, _OUTPUTS)
+
+
+def _ends_as_devices(fabric: Fabric) -> Fabric:
+    """The ends as devices after all others: what was observed holds for their ways as well."""
+    devices, ways = list(fabric.devices), dict(fabric.ways)
+    if fabric.inputs is not None:
+        ways |= {(len(devices), place): way for place, way in fabric.inputs.ways.items()}
+        devices.append(Device(name=fabric.inputs.node, node=fabric.inputs.node, kind=_INPUTS))
+    if fabric.outputs is not None:
+        ways |= {(place, len(devices)): way for place, way in fabric.outputs.ways.items()}
+        devices.append(Device(name=fabric.outputs.node, node=fabric.outputs.node, kind=_OUTPUTS))
+    return replace(fabric, devices=tuple(devices), ways=ways)
+
+
+def _devices_as_ends(fabric: Fabric) -> Fabric:
+    """And back again."""
+    ends = {place for place, device in enumerate(fabric.devices) if _is_end(device)}
+    inputs, outputs = dict[int, Way](), dict[int, Way]()
+    for (source, target), way in fabric.ways.items():
+        if source in ends:
+            inputs[target] = way
+        elif target in ends:
+            outputs[source] = way
+    return replace(
+        fabric,
+        devices=tuple(device for place, device in enumerate(fabric.devices) if place not in ends),
+        ways={pair: way for pair, way in fabric.ways.items() if not ends & set(pair)},
+        inputs=End(node=fabric.inputs.node, ways=inputs) if fabric.inputs is not None else None,
+        outputs=End(node=fabric.outputs.node, ways=outputs) if fabric.outputs is not None else None,
+    )
+
+
 # -- what is lost ---------------------------------------------------------------------------------------------------------
 
 
@@ -59,8 +106,8 @@ def _without_lost(
     gone = {name for name, entry in places.items() if entry.is_lost}
     cut = {pair for pair, entry in links.items() if entry.is_lost}
     kept = [index for index, device in enumerate(fabric.devices) if not gone & {device.name, device.node}]
-    if not kept:
-        raise DoesNotFit(f"all {len(fabric.devices)} devices are lost")
+    if all(_is_end(fabric.devices[index]) for index in kept):
+        raise DoesNotFit(f"all {sum(not _is_end(device) for device in fabric.devices)} devices are lost")
     broken = {index for index, lane in enumerate(fabric.lanes) if _is_broken(lane, gone, cut)}
     position = {index: new for new, index in enumerate(kept)}
     ways = {
@@ -71,7 +118,7 @@ def _without_lost(
         and not broken & set(way.lanes)
         and not set(_pairs(fabric.devices[source], fabric.devices[target])) & cut
     }
-    return Fabric(devices=tuple(fabric.devices[index] for index in kept), lanes=fabric.lanes, ways=ways)
+    return replace(fabric, devices=tuple(fabric.devices[index] for index in kept), ways=ways)
 
 
 def _is_broken(lane: Lane, gone: set[str], cut: set[tuple[str, str]]) -> bool:

@@ -70,7 +70,21 @@ def network_from_graph(
         )
         for node in nodes
     ]
-    return checked_network(name, operations, values.edges(), is_training=is_training, weight_bytes=weights.bytes)
+    return checked_network(
+        name,
+        operations,
+        values.edges(),
+        is_training=is_training,
+        weight_bytes=weights.bytes,
+        inputs=_inputs(module.graph),
+        outputs=values.outputs(module.graph, loss_alone=is_training),
+    )
+
+
+def _inputs(graph: fx.Graph) -> Iterator[tuple[str, int, list[str]]]:
+    for node in graph.find_nodes(op="placeholder"):
+        readers = [reader.name for reader in node.users if reader.op == "call_function"]
+        yield node.name, sum(map(_bytes, tree_leaves(node.meta.get("val")))), readers
 
 
 class _Values:
@@ -88,6 +102,12 @@ class _Values:
         for node in self._nodes:
             sources = [source.name for source in node.all_input_nodes if source.op == "call_function"]
             yield from ((self._maker(source, node.name), node.name) for source in sources)
+
+    def outputs(self, graph: fx.Graph, *, loss_alone: bool) -> list[str]:
+        """What makes the results of the graph; the first is the loss, where there is one."""
+        made = [node.name for node in graph.output_node().all_input_nodes if node.op == "call_function"]
+        last = [self._final[name] if self._final.get(name) in self._places else name for name in made]
+        return last[:1] if loss_alone else last
 
     def _maker(self, source: str, reader: str) -> str:
         last = self._final.get(source, source)

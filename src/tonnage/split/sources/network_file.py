@@ -48,12 +48,20 @@ class _OperationEntry(_Strict):
         return Operation(**{**dict(self), "weights": tuple(self.weights)})
 
 
+class _InputEntry(_Strict):
+    name: str
+    nbytes: int
+    readers: list[str | int]
+
+
 class _File(_Strict):
     format: str
     version: int
     name: str
     is_training: bool = False
     weight_bytes: dict[str, int] = {}
+    inputs: list[_InputEntry] = []
+    outputs: list[str | int] | None = None
     operations: list[_OperationEntry]
     edges: list[Annotated[list[str | int], Field(min_length=2, max_length=2)]]
 
@@ -91,6 +99,8 @@ def load_network(plain: Any, source: str) -> Network:
         ((first, second) for first, second in file.edges),
         is_training=file.is_training,
         weight_bytes=file.weight_bytes,
+        inputs=((each.name, each.nbytes, each.readers) for each in file.inputs),
+        outputs=file.outputs,
         source=source,
     )
 
@@ -108,6 +118,11 @@ def plain_network(network: Network) -> dict[str, Any]:
         "name": network.name,
         "is_training": network.is_training,
         "weight_bytes": dict(network.weight_bytes),
+        "inputs": [
+            {"name": each.name, "nbytes": each.nbytes, "readers": [ids[reader] for reader in each.readers]}
+            for each in network.inputs
+        ],
+        "outputs": [ids[position] for position in network.outputs],
         "operations": [_plain_operation(operation) for operation in network.operations],
         "edges": [[ids[first], ids[second]] for first, second in network.edges],
     }

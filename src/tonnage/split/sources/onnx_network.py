@@ -43,11 +43,14 @@ def network_from_onnx(
     costs = gpu_costs(trace, gpus, model)
     if processor is not None:
         costs["cpu"] = processor_costs(trace, processor)
+    made = {name for node in graph.nodes for name in _made(node)}
     return checked_network(
         Path(path).stem,
         list(_operations(graph, costs)),
         _edges(graph),
         weight_bytes={name: graph.tensors[name].nbytes for name in graph.weights},
+        inputs=_inputs(graph),
+        outputs=[name for name in graph.outputs if name in made],
         source=str(path),
     )
 
@@ -85,6 +88,11 @@ def _operations(graph: Graph, costs: Mapping[str, Costs]) -> Iterator[Operation]
                 output_bytes=graph.tensors[other].nbytes,
                 together=group,
             )
+
+
+def _inputs(graph: Graph) -> Iterator[tuple[str, int, list[str]]]:
+    for name in graph.inputs:
+        yield name, graph.tensors[name].nbytes, [_made(node)[0] for node in graph.nodes if name in node.inputs]
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:

@@ -43,6 +43,7 @@ def parse_profile(text: str, source: str) -> Network:
         operations,
         edges,
         is_training=any(operation.backward_seconds[ANY] for operation in operations),
+        inputs=[(str(each.id), each.output_bytes, [each.id]) for each in operations if _is_input(each)],
         source=source,
     )
 
@@ -72,6 +73,11 @@ def _operation(parts: list[str], place: str) -> Operation:
         stash_bytes=output_bytes if trains else 0,
         output_bytes=output_bytes,
     )
+
+
+def _is_input(operation: Operation) -> bool:
+    """Does it only stand for what comes in? They are called `Input`, or `Input0`, `Input1`, ..."""
+    return operation.kind.rstrip("0123456789") == "Input"
 
 
 def _values(stated: str, name: str, place: str) -> dict[str, float]:
