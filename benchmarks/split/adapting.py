@@ -1,7 +1,7 @@
 """A host that becomes three times slower, or a link that loses half its rate, while a distribution runs: is it noticed, how
 long does the new plan take, and does it bring what it predicts?
 
-    python adapting.py [--cases 0:12] [--samples 24]              as root; about a quarter of an hour
+    python adapting.py [--cases 0:12] [--samples 16]              as root; about a quarter of an hour
 
 The rig is that of execution.py: hosts are network namespaces, stages compute for real, tensors cross links of limited rate.
 For each case the best distribution runs undisturbed, then with the disturbance; `tonnage.stages.adapting` compares what was
@@ -111,7 +111,7 @@ class Hosts:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=":")
-    parser.add_argument("--samples", type=int, default=24)
+    parser.add_argument("--samples", type=int, default=16)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     first, _, last = options.cases.partition(":")
@@ -131,17 +131,18 @@ def main() -> None:
 
 def quietly(bench: Bench, disturbance: str) -> dict[str, Any]:
     for _ in range(TRIES):
-        before = control()
-        row = case(bench, disturbance)
-        after = control()
+        network = bench.network()
+        before = control(network)
+        row = case(bench, network, disturbance)
+        after = control(bench.network())
         if is_quiet(before, after):
             return row | {"controls": [asdict(before), asdict(after)]}
         print(f"(not quiet: {before}, {after}: again)", flush=True)
     raise SystemExit("the machine is not quiet: nothing is reported")
 
 
-def case(bench: Bench, disturbance: str) -> dict[str, Any]:
-    network, cluster = bench.network(), cluster_of(bench.cluster, bench.share)
+def case(bench: Bench, network: Network, disturbance: str) -> dict[str, Any]:
+    cluster = cluster_of(bench.cluster, bench.share)
     pool = make_pool(network, fabric_of(cluster), wide=False)
     rates = {f"h{index}": rate for index, (_, rate) in enumerate(CLUSTERS[bench.cluster])}
     with switched_hosts(rates) as rig:

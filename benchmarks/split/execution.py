@@ -11,8 +11,8 @@ stages compute, and tensors cross the links.
 A prediction knows the seconds of each operator, measured in this process with the whole network, the rate of the links, and
 what TCP carries of a rate, measured at the beginning. Nothing is learned from the runs that are predicted.
 
-Control measurements before and after each case (fixed work on every core, and how late a sleeper wakes up) must agree, else
-the case is done again from the costs of its operators on; where the machine does not get quiet nothing is reported.
+Control measurements before and after each case (the operators once more, and how late a sleeper wakes up) must agree, else
+the case is done again; where the machine does not get quiet nothing is reported.
 
 The rows go to results/execution-DATE.jsonl.
 """
@@ -27,7 +27,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,7 +58,7 @@ GIB = 1 << 30
 NOISE = 1.08  # how much the controls around a case may differ
 LATE_SECONDS = 1e-3
 TRIES = 6
-COST_SECONDS = 4.0  # for the measurement of operators
+COST_SECONDS = 5.0  # for the measurement of operators
 MODELS_RUN: dict[str, dict[str, int]] = {
     "resnet50": {"pixels": 96}, "bert": {"words": 16}, "gpt2": {"words": 8}, "llama": {"words": 32}, "t5": {"words": 16},
     "cells": {"pixels": 64}, "residual": {"pixels": 40},
@@ -127,44 +126,23 @@ def summary(rows: list[dict[str, Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """How the machine is."""
+    """How the machine is: what the operators of the network take together, and how late a sleeper wakes up (p90)."""
 
-    work_seconds: float  # of fixed work on every core at once, the least of many, by the slowest core
-    late_seconds: float  # after which a sleeper wakes up too late, p90
-
-
-def work(_: int) -> float:
-    """Some arithmetic and some copying."""
-    torch.set_num_threads(1)
-    matrix, block, other = torch.ones(384, 384), torch.ones(2 << 20), torch.ones(2 << 20)
-    times = []
-    for _ in range(100):
-        begin = time.perf_counter()
-        for _ in range(8):
-            matrix = matrix @ matrix * 1e-3
-        other.copy_(block)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    network_seconds: float
+    late_seconds: float
 
 
-def lateness() -> float:
+def control(network: Network) -> Control:
     late = []
     for _ in range(50):
         begin = time.perf_counter()
         time.sleep(0.01)
         late.append(time.perf_counter() - begin - 0.01)
-    return sorted(late)[45]
-
-
-def control() -> Control:
-    cores = os.cpu_count() or 1
-    with ProcessPoolExecutor(cores) as pool:
-        list(pool.map(work, range(cores)))  # processes start
-        return Control(max(pool.map(work, range(cores))), lateness())
+    return Control(sum(each.seconds["cpu"] for each in network.operations), sorted(late)[45])
 
 
 def is_quiet(before: Control, after: Control) -> bool:
-    works = sorted((before.work_seconds, after.work_seconds))
+    works = sorted((before.network_seconds, after.network_seconds))
     return works[1] <= works[0] * NOISE and max(before.late_seconds, after.late_seconds) <= LATE_SECONDS
 
 
@@ -172,9 +150,10 @@ def quietly(bench: "Bench", splits: list[str]) -> Iterator[dict[str, Any]]:
     """The rows of a model on a cluster, each from a time when the machine was quiet."""
     for split in splits:
         for _ in range(TRIES):
-            before = control()
-            row = bench.row(bench.network(), split)
-            after = control()
+            network = bench.network()
+            before = control(network)
+            row = bench.row(network, split)
+            after = control(bench.network())
             if is_quiet(before, after):
                 yield row | {"controls": [asdict(before), asdict(after)]}
                 break
@@ -303,7 +282,7 @@ class Bench:
 
 def best(network: Network, fabric: Fabric) -> list[int]:
     pool = make_pool(network, fabric, wide=False)
-    return list(min(pool.fitting().items(), key=lambda each: each[1].period_seconds)[0])
+    return list(min(pool.fitting().items(), key=lambda each: each[1].period_seconds)[0].places)
 
 
 def random_cuts(network: Network, fabric: Fabric, seed: str) -> list[int]:

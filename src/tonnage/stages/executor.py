@@ -19,7 +19,7 @@ from tonnage.stages.tensors import map_tensors
 from tonnage.stages.timings import Clock, Transferred
 
 _TICK_SECONDS = 0.5
-_REHEARSAL_SECONDS = 2.0  # of a node that is made slower: a machine that others use is slow for seconds
+_REHEARSAL_SECONDS = 3.0  # of a node that is made slower: a machine that others use is slow for seconds
 _MEASURED = ("value", "gradient", "weight")  # kinds of messages that are the traffic of a link
 
 
