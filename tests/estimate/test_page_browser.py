@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,46 +10,17 @@ from typing import Any
 import pytest
 from page_reports import HOSTILE_REPORT, REPORTS, make_timed_report
 
+from browsing import needs_browser, shown
 from tonnage.estimate.estimate import Report
 from tonnage.estimate.page import render_page
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium"),
-    # Playwright's own event loop is closed when the interpreter ends, not before.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
-FLAGS += ["--disable-component-update", "--disable-sync"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+pytestmark = needs_browser
 
 
 @contextmanager
 def opened(browser: Any, report: Report, folder: Path, **options: Any) -> Iterator[Any]:
-    """The page; whatever the browser complains about or asks for fails the test."""
-    file = folder / "report.html"
-    file.write_text(render_page(report), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1300, "height": 900}, **options)
-    complaints: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
-    yield page
-    page.close()
-    assert complaints == []
-    assert [url for url in asked if not url.startswith("blob:")] == [file.as_uri()]
+    with shown(browser, render_page(report), folder / "report.html", **options) as page:
+        yield page
 
 
 @pytest.mark.parametrize("name", REPORTS)

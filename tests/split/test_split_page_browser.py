@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,27 +10,11 @@ from typing import Any
 import pytest
 from split_pages import HOSTILE, chain, make_fabric, whole_page
 
+from browsing import needs_browser, shown
 from tonnage.split.cluster_problem import Training
 from tonnage.split.pool import Pool, make_pool
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium"),
-    # Playwright's own event loop is closed when the interpreter ends, not before.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split()
-FLAGS += ["--disable-component-update", "--disable-sync"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +24,8 @@ def pool() -> Pool:
 
 @contextmanager
 def opened(browser: Any, pool: Pool, folder: Path) -> Iterator[Any]:
-    """The page; whatever the browser complains about or asks for fails the test."""
-    file = folder / "split.html"
-    file.write_text(whole_page(pool), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1300, "height": 900})
-    complaints: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
-    yield page
-    page.close()
-    assert complaints == []
-    assert asked == [file.as_uri()]
+    with shown(browser, whole_page(pool), folder / "split.html") as page:
+        yield page
 
 
 def test_names_full_of_markup_do_nothing_but_show(browser: Any, tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from tonnage import __version__
 from tonnage.allocate.gantt import draw_gantt
 from tonnage.allocate.objectives import Objective, words_for
 from tonnage.allocate.plan import Assignment, Plan
 from tonnage.allocate.problem import Problem
 from tonnage.allocate.reasons import what_more_would_bring
-from tonnage.estimate.page_text import escape
+from tonnage.estimate.page_text import escape, page_head
 from tonnage.units import format_seconds
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
@@ -21,17 +20,8 @@ def render_page(problem: Problem, plan: Plan) -> str:
     style = (
         files("tonnage.estimate").joinpath("page.css").read_text() + files(__package__).joinpath("page.css").read_text()
     )
-    return f"""<!DOCTYPE html>
-<html lang="en" class="tonnage whole">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="tonnage {__version__}">
-<title>Plan of {len(plan.assignments)} tasks</title>
-<style>{style}</style>
-</head>
-<body>
+    head = page_head(f"Plan of {len(plan.assignments)} tasks", _POLICY, style)
+    return f"""{head}<body>
 <header>
 <p class="brand"><span>Tonnage allocate</span></p>
 <p class="summary">{_summary(problem, plan)}</p>

@@ -25,7 +25,7 @@ from tonnage.estimate.page_compare import compare_section
 from tonnage.estimate.page_flame import flame_section
 from tonnage.estimate.page_gpus import distance_to_limit, gpu_section, gpu_table
 from tonnage.estimate.page_summary import facts, reference_of, shortest_step, step_line, summarize, summarize_memory
-from tonnage.estimate.page_text import escape, name_of, percent, policy_for, words
+from tonnage.estimate.page_text import escape, name_of, page_head, percent, policy_for, words
 from tonnage.estimate.page_time import timeline_section
 from tonnage.units import format_bytes
 
@@ -37,17 +37,8 @@ SCRIPTS = "page.js", "page_time.js", "page_flame.js"
 def render_page(report: Report) -> str:
     """A complete document that loads nothing from anywhere."""
     script = _resources(SCRIPTS)
-    return f"""<!DOCTYPE html>
-<html lang="en" class="tonnage whole">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy_for(script)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="tonnage {__version__}">
-<title>{escape(report.program)}: what it needs on GPUs</title>
-<style>{_resources(STYLES)}</style>
-</head>
-<body>
+    head = page_head(f"{escape(report.program)}: what it needs on GPUs", policy_for(script), _resources(STYLES))
+    return f"""{head}<body>
 <a class="skip" href="#gpus">Skip to the GPUs</a>
 <header>
 <p class="brand"><span>Tonnage estimate</span><button type="button" id="theme" hidden>Dark</button></p>

@@ -8,6 +8,7 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 
+from tonnage import __version__
 from tonnage.estimate.estimate import Estimate, Interval, TimeEstimate
 from tonnage.units import format_joules, format_seconds, format_usd
 
@@ -40,6 +41,21 @@ def policy_for(script: str) -> str:
     """A content security policy that lets only this script run, whatever texts of users the page contains."""
     digest = b64encode(sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+
+
+def page_head(title: str, policy: str, style: str) -> str:
+    """The beginning of a complete document, up to its head's end; `title` is safe already."""
+    return f"""<!DOCTYPE html>
+<html lang="en" class="tonnage whole">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="tonnage {__version__}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+"""
 
 
 def words(name: str) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from tonnage import __version__
-from tonnage.estimate.page_text import escape, policy_for, script_json
+from tonnage.estimate.page_text import escape, page_head, policy_for, script_json
 from tonnage.split.distribution import Distribution
 from tonnage.split.page_boxes import boxes_of
 from tonnage.split.page_front import front_section
@@ -45,17 +44,8 @@ def render_page(
     choices = [(views.number_of(each), each) for each in front]
     boxes = boxes_of(pool.network)
     script = _text(_SCRIPTS)
-    return f"""<!DOCTYPE html>
-<html lang="en" class="tonnage whole">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy_for(script)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="tonnage {__version__}">
-<title>{escape(pool.network.name)}: split over devices</title>
-<style>{_text(_STYLES)}</style>
-</head>
-<body>
+    head = page_head(f"{escape(pool.network.name)}: split over devices", policy_for(script), _text(_STYLES))
+    return f"""{head}<body>
 <header>
 <p class="brand"><span>Tonnage split</span><button type="button" id="theme" hidden>Dark</button></p>
 <h1><code>{escape(pool.network.name)}</code></h1>
