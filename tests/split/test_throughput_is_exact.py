@@ -1,5 +1,6 @@
 """The contiguous solver against all assignments of small networks, on devices of several classes."""
 
+from dataclasses import replace
 from itertools import product
 from math import inf
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.split.bounds import load_bound
 from tonnage.split.chains import best_chain
 from tonnage.split.coarsen import coarsen
+from tonnage.split.cut_bound import cut_bound
 from tonnage.split.family import Family
 from tonnage.split.lattice import all_sets, groups_in, prefixes
 from tonnage.split.prices import best_prices
@@ -113,6 +116,34 @@ def test_no_assignment_is_better_and_the_bound_says_so(problem: Problem) -> None
     assert answer is not None
     assert answer.chain.value == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert answer.is_proven
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems())
+def test_the_bound_by_cuts_is_never_above_the_best(problem: Problem) -> None:
+    expected = best_of_all(problem)
+    if expected < inf:
+        prices = best_prices(problem)
+        low = load_bound(problem, prices)
+        assert cut_bound(problem, prices, low, 2 * expected + 1, lambda: True) <= expected * (1 + 1e-6) + 1e-12
+
+
+def test_the_bound_by_cuts_counts_what_every_way_to_cut_must_move() -> None:
+    """Eight equal operations in a row, each with an output that takes as long as three of them."""
+    chain = Problem(
+        members=tuple((group,) for group in range(8)),
+        followers=tuple((group + 1,) if group < 7 else () for group in range(8)),
+        nets=tuple(Net(members=(group, group + 1), weight=3.0) for group in range(7)),
+        memory_bytes=np.zeros(8),
+        classes=(DeviceClass(
+            name="any", devices=("a", "b", "c", "d"), seconds=np.ones(8), seconds_per_unit=1.0, seconds_per_unit_out=1.0,
+        ),),
+        overlaps=True,
+    )  # fmt: skip
+    prices = best_prices(chain)
+    assert load_bound(chain, prices) == pytest.approx(2.0)
+    assert best_of_all(replace(chain, classes=(replace(chain.classes[0], devices=("a", "b")),))) == 4.0
+    assert cut_bound(chain, prices, 2.0, 4.0, lambda: True) == pytest.approx(3.0, rel=0.01)
 
 
 @settings(max_examples=100, deadline=None)

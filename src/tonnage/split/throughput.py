@@ -17,6 +17,7 @@ import numpy as np
 from tonnage.split.bounds import load_bound
 from tonnage.split.chains import Chain, InFlight, OutOfTime, best_chain
 from tonnage.split.coarsen import coarsen
+from tonnage.split.cut_bound import cut_bound
 from tonnage.split.family import Family
 from tonnage.split.lattice import all_sets, prefixes
 from tonnage.split.orders import good_orders, order_through
@@ -174,9 +175,14 @@ class _Search:
 
     def _roughly(self) -> None:
         self._near_boundaries()
+        self._raise_bound()
         if not self._is_done():
             self._try(listed_roughly(self.problem, _ROUGH_SETS))
             self._near_boundaries()
+
+    def _raise_bound(self) -> None:
+        if self.best is not None and self._most_replicas == 1 and not self._is_done():
+            self.bound = cut_bound(self.problem, self.prices, self.bound, self.best.value, self._keep_going)
 
     def _near_boundaries(self) -> None:
         windows = Windows(self.problem, self._generator)
