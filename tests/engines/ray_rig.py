@@ -88,7 +88,10 @@ def ray_rig(nodes: tuple[RigNode, ...] = NODES) -> Iterator[RayRig]:
         pytest.skip("NO RAY: a real cluster is not tried; pip install 'ray[default]'")
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short path: sockets are in it
     arguments = [json.dumps([asdict(node) for node in nodes]), folder]
-    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    Path(folder, "ray").mkdir()  # where it notes its address; it does not make this folder itself
+    environment = os.environ | {
+        "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_TMPDIR": folder,
+    }  # fmt: skip
     log_path = Path(folder, "rig.log")
     with open(log_path, "wb") as log:
         holder = subprocess.Popen(

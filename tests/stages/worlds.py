@@ -10,6 +10,7 @@ from tonnage.errors import Unreachable
 from tonnage.hardware import Cluster, read_cluster
 from tonnage.split.devices import Fabric
 from tonnage.split.distribution import Distribution
+from tonnage.split.layout import Layout
 from tonnage.split.metrics import Evaluation
 from tonnage.split.pool import Pool, measure
 from tonnage.stages.carrying_out import Outcome, beside
@@ -54,8 +55,8 @@ def really(distribution: Distribution, pool: Pool, fabric: Fabric) -> Outcome:
     """What a run measures on devices and links that are those of `fabric`."""
     assert distribution.metrics is not None
     position = {device.name: place for place, device in enumerate(fabric.devices)}
-    places = [position[distribution.assignment[operation.id]] for operation in pool.network.operations]
-    metrics = measure(pool.network, fabric, places, pool.training)
+    places = tuple(position[distribution.assignment[operation.id]] for operation in pool.network.operations)
+    metrics = measure(pool.network, fabric, Layout(places), pool.training)
     sent: dict[tuple[str, str], int] = {}
     evaluation = Evaluation(pool.network, fabric, places)
     for each in (*evaluation.transfers, *evaluation.answers):

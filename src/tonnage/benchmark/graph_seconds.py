@@ -2,7 +2,7 @@
 
 The graph's own code runs, with a look at the clock after each node: what is measured is what a subgraph does when it runs
 by itself, and releasing memory counts to the node after which it happens. Looking at the clock takes time, too; runs in
-which only the beginning and the end are noted take turns with the others, and the parts are scaled to add up to these.
+which it is looked at a few times only take turns with the others, and the nodes in between are scaled to add up to these.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tonnage.program.virtual_gpu.graph_training import Optimizer, loss_of
 Clock = Callable[[], float]
 Typical = Callable[[Sequence[float]], float]
 _WARM_UPS = 2
+_STOPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +47,42 @@ def measured_costs(module: fx.GraphModule, run: Run) -> Costs:
     """What is typical of several runs. The model's weights and buffers are the same afterwards."""
     keep_freed_memory()  # as workers do
     nodes = [node.name for node in module.graph.nodes if node.op == "call_function"]
-    each, whole = _Watched(module, nodes, run), _Watched(module, nodes[-1:], run)
+    stops = (
+        _stops(nodes) if run.optimizer is None else nodes[-1:]
+    )  # autograd is only looked at for all nodes or for none
+    each, few = _Watched(module, nodes, run), _Watched(module, stops, run)
     parts, sums = [], []
     with _unchanged(module), _threads(run.threads):
         for _ in range(_WARM_UPS + run.repeats):
-            sums.append(whole.step())
+            sums.append(few.step())
             parts.append(each.step())
         update = _update_seconds(module, run) if run.optimizer else 0.0
     costs, total = _typical(parts[_WARM_UPS:], run.typical), _typical(sums[_WARM_UPS:], run.typical)
-    scaled = costs.scaled(
-        _ratio(total.forward_seconds, costs.forward_seconds), _ratio(total.backward_seconds, costs.backward_seconds)
-    )
     return Costs(
-        forward_seconds=scaled.forward_seconds, backward_seconds=scaled.backward_seconds, update_seconds=update
+        forward_seconds=_scaled(costs.forward_seconds, total.forward_seconds),
+        backward_seconds=_scaled(costs.backward_seconds, total.backward_seconds),
+        update_seconds=update,
     )
+
+
+def _stops(nodes: Sequence[str]) -> list[str]:
+    """A few nodes in the order of all, the last of them included."""
+    every = -(-len(nodes) // _STOPS)
+    return list(nodes[::-1][::every])[::-1]
+
+
+def _scaled(seconds: Mapping[str, float], sums: Mapping[str, float]) -> dict[str, float]:
+    """Nodes up to each stop so that they add up to what was measured there."""
+    scaled: dict[str, float] = {}
+    waiting: list[str] = []
+    for name in seconds:
+        waiting.append(name)
+        if name in sums:
+            measured = sum(seconds[each] for each in waiting)
+            ratio = sums[name] / measured if measured else 1.0
+            scaled |= {each: seconds[each] * ratio for each in waiting}
+            waiting = []
+    return scaled
 
 
 def _typical(runs: Sequence[Costs], typical: Typical) -> Costs:
@@ -71,11 +94,6 @@ def _typical(runs: Sequence[Costs], typical: Typical) -> Costs:
         forward_seconds=of([run.forward_seconds for run in runs]),
         backward_seconds=of([run.backward_seconds for run in runs]),
     )
-
-
-def _ratio(whole: Mapping[str, float], parts: Mapping[str, float]) -> float:
-    measured = sum(parts.values())
-    return sum(whole.values()) / measured if measured else 1.0
 
 
 # -- one run --------------------------------------------------------------------------------------------------------------

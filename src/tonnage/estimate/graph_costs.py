@@ -31,14 +31,6 @@ class Costs:
     backward_seconds: Mapping[str, float] = field(default_factory=dict)
     update_seconds: float = 0.0  # of the optimizer, for all weights together
 
-    def scaled(self, forward: float, backward: float) -> Costs:
-        """Each pass times its factor."""
-        return Costs(
-            forward_seconds={name: seconds * forward for name, seconds in self.forward_seconds.items()},
-            backward_seconds={name: seconds * backward for name, seconds in self.backward_seconds.items()},
-            update_seconds=self.update_seconds,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
