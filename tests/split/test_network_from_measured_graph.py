@@ -45,6 +45,16 @@ def test_the_parts_are_scaled_to_what_the_whole_takes_without_looking_at_the_clo
     assert costs.forward_seconds == pytest.approx(dict.fromkeys(["embedding", "linear", "tanh", "linear_1"], 0.25))
 
 
+def test_the_parts_of_a_long_network_are_scaled_to_what_it_takes_from_stop_to_stop() -> None:
+    ticks, inputs = count(), torch.ones(4)
+    model = nn.Sequential(*(nn.Tanh() for _ in range(40)))
+
+    costs = measured_costs(exported(model, inputs), Run(args=(inputs,), clock=lambda: float(next(ticks))))
+
+    # Stops are after 8, 24 and 40 nodes.
+    assert list(costs.forward_seconds.values()) == pytest.approx([1 / 8] * 8 + [1 / 16] * 32)
+
+
 def test_the_large_product_takes_most_of_the_time() -> None:
     model = nn.Sequential(nn.Linear(16, 1024), nn.Linear(1024, 1024), nn.Linear(1024, 4))
     inputs = torch.ones(256, 16)

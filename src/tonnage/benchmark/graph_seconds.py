@@ -27,7 +27,7 @@ from tonnage.program.virtual_gpu.graph_training import Optimizer, loss_of
 Clock = Callable[[], float]
 Typical = Callable[[Sequence[float]], float]
 _WARM_UPS = 2
-_STOPS = 8
+_STOPS, _BETWEEN_STOPS = 8, 16  # no more stops, and no fewer nodes from one to the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def measured_costs(module: fx.GraphModule, run: Run) -> Costs:
 
 def _stops(nodes: Sequence[str]) -> list[str]:
     """A few nodes in the order of all, the last of them included."""
-    every = -(-len(nodes) // _STOPS)
+    every = max(-(-len(nodes) // _STOPS), _BETWEEN_STOPS)
     return list(nodes[::-1][::every])[::-1]
 
 
