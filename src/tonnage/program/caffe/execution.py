@@ -1,0 +1,117 @@
+"""A Caffe network as a torch module: layer by layer in the order of the file, on any device.
+
+Convolutions take up the normalisations and the ReLU behind them; every value is let go after its last reader. On a
+processor images keep their channels together (`channels_last`) and convolutions run with weights in oneDNN's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tonnage.errors import UsageError
+from tonnage.program.caffe.fusion import Step, steps_of
+from tonnage.program.caffe.layer import Layer, Shape, shown
+from tonnage.program.caffe.layers import BUILDERS
+from tonnage.program.caffe.layers.statistics import batch_norm_factors
+from tonnage.program.caffe.layers.windows import Convolution
+from tonnage.program.caffe.network import Network, reshaped
+from tonnage.program.caffe.weights import Array
+
+
+class CaffeModule(nn.Module):
+    """Takes tensors in the order of the network's inputs and returns a tuple in the order of its outputs."""
+
+    def __init__(self, network: Network, weights: Mapping[str, Sequence[Array]] | None = None) -> None:
+        """Without weights the module has the right shapes, and no values."""
+        super().__init__()
+        self.network = network
+        self._steps: list[tuple[nn.Module, Step]] = []
+        self._channels_last = False
+        for step in steps_of(network):
+            module = _module(step, network, weights)
+            self.add_module(self._free_name(step.layer.name), module)
+            self._steps.append((module, step))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        self._check(inputs)
+        values = dict(zip(self.network.inputs.values(), inputs, strict=True))
+        if self._channels_last:
+            values = {number: _together(value) for number, value in values.items()}
+        for module, step in self._steps:
+            made = module(*[values[number] for number in step.reads])
+            values.update(zip(step.makes, made if isinstance(made, tuple) else (made,), strict=True))
+            for number in step.drops:
+                del values[number]
+        return tuple(values[number].contiguous() for number in self.network.outputs.values())
+
+    def for_processor(self) -> CaffeModule:
+        """The same, arranged for a processor."""
+        self._channels_last = True
+        for module, step in self._steps:
+            shape = self.network.shapes[step.reads[0]] if step.reads else ()
+            if isinstance(module, Convolution) and len(shape) == 4:
+                module.pack(shape)
+        return self
+
+    def _check(self, inputs: tuple[Tensor, ...]) -> None:
+        """Shapes other than those of the file must go through the whole network."""
+        names = list(self.network.inputs)
+        if len(inputs) != len(names):
+            raise UsageError(f"{len(names)} inputs are needed ({', '.join(names)}), not {len(inputs)}")
+        shapes = {name: tuple(given.shape) for name, given in zip(names, inputs, strict=True)}
+        if shapes != self.network.input_shapes:
+            for name, shape in shapes.items():
+                if len(shape) != len(self.network.input_shapes[name]):
+                    wanted = shown(self.network.input_shapes[name])
+                    raise UsageError(f"input {name} has the shape {shown(shape)}; the network takes {wanted}")
+            reshaped(self.network, shapes)
+
+    def _free_name(self, name: str) -> str:
+        name = name.replace(".", "_") or "layer"
+        while hasattr(self, name):
+            name += "_"
+        return name
+
+
+def _together(value: Tensor) -> Tensor:
+    return value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+
+
+def _module(step: Step, network: Network, weights: Mapping[str, Sequence[Array]] | None) -> nn.Module:
+    shapes = [network.shapes[number] for number in step.reads]
+    module = BUILDERS[step.layer.type](step.layer, _tensors(step.layer, network, weights), shapes)
+    if isinstance(module, Convolution):
+        for layer in step.linear:
+            _fold(module, layer, _tensors(layer, network, weights))
+        if step.activation is not None:
+            module.slope = step.activation.param("relu_param").get("negative_slope")
+    return module.eval()
+
+
+def _tensors(layer: Layer, network: Network, weights: Mapping[str, Sequence[Array]] | None) -> list[Tensor]:
+    wanted: tuple[Shape, ...] = network.weights.get(layer.name, ())
+    if weights is None:
+        return [torch.empty(shape) for shape in wanted]
+    return [torch.tensor(array) for array in weights.get(layer.name, ())]
+
+
+def _fold(module: Convolution, layer: Layer, weights: list[Tensor]) -> None:
+    """The convolution does what a layer behind it would do to each channel."""
+    factor: Tensor | None
+    summand: Tensor | None
+    if layer.type in ("BatchNorm", "BN"):
+        factor, summand = batch_norm_factors(layer, weights)
+    elif layer.type == "Scale":
+        factor, summand = weights[0], weights[1] if len(weights) > 1 else None
+    else:
+        factor, summand = None, weights[0]
+    bias = module.bias.data if module.bias is not None else None
+    if factor is not None:
+        module.weight.data = module.weight.data * factor.reshape(-1, *(1,) * (module.weight.dim() - 1))
+        bias = bias * factor if bias is not None else None
+    if summand is not None:
+        bias = summand if bias is None else bias + summand
+    module.bias = nn.Parameter(bias, requires_grad=False) if bias is not None else None

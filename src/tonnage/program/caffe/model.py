@@ -1,0 +1,110 @@
+"""A Caffe model: prototxt and caffemodel read, upgraded and compared. Only running it needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.errors import MissingDependency, UsageError
+from tonnage.program.caffe.inputs import Sizes
+from tonnage.program.caffe.layer import Shape
+from tonnage.program.caffe.message import Message, read_text_message
+from tonnage.program.caffe.network import Network, network_of
+from tonnage.program.caffe.upgrade import upgraded
+from tonnage.program.caffe.weights import Array, Stored, matched, read_weights
+
+if TYPE_CHECKING:
+    from tonnage.program.caffe.execution import CaffeModule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Model:
+    """A network with its weights, by layer; without them only shapes and costs are known."""
+
+    network: Network
+    weights: Mapping[str, tuple[Array, ...]] | None = None
+
+    @property
+    def inputs(self) -> dict[str, Shape]:
+        """Shapes by name."""
+        return self.network.input_shapes
+
+    @property
+    def outputs(self) -> dict[str, Shape]:
+        return self.network.output_shapes
+
+    def module(self, device: str = "cpu") -> CaffeModule:
+        """A torch module that runs it on a device; it takes its inputs in the order of `inputs`."""
+        if self.weights is None:
+            raise UsageError(f"{self.network.file} has no weights", "name the caffemodel that belongs to it")
+        execution = _execution()
+        module: CaffeModule = execution.CaffeModule(self.network, self.weights)
+        return module.for_processor() if device == "cpu" else module.to(device)
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]], device: str = "cpu") -> dict[str, npt.NDArray[Any]]:
+        """Outputs by name. To run often, keep the `module`."""
+        import torch
+
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing or len(inputs) != len(self.inputs):
+            raise UsageError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(inputs) or 'none'}")
+        module = self.module(device)
+        given = [torch.tensor(np.asarray(inputs[name], np.float32)).to(device) for name in self.inputs]
+        with torch.inference_mode():
+            made = module(*given)
+        return {name: value.cpu().numpy() for name, value in zip(self.outputs, made, strict=True)}
+
+
+def load(
+    prototxt: str | Path,
+    caffemodel: str | Path | None = None,
+    *,
+    shapes: Mapping[str, Shape] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    batch: int | None = None,
+) -> Model:
+    """A model from its files. `shapes` gives inputs another shape than the prototxt does, or one where it gives none;
+    `sizes` single axes (`{"data.2": 224}`), `batch` the first axis of all inputs. Raises `NotFound`, `InvalidFile` or
+    `UsageError` with one sentence that names file, layer and line."""
+    net = upgraded(read_text_message(Path(prototxt), "NetParameter"))
+    stored = read_weights(Path(caffemodel)) if caffemodel is not None else None
+    network = network_of(
+        net, Sizes(shapes=shapes or {}, single=sizes or {}, batch=batch, channels=_channels(net, stored or {}))
+    )
+    if stored is None:
+        return Model(network=network)
+    return Model(network=network, weights=matched(network, stored, str(caffemodel)))
+
+
+def weights_beside(prototxt: Path) -> Path | None:
+    """The caffemodel of the same name, if there is one."""
+    found = prototxt.with_suffix(".caffemodel")
+    return found if found.is_file() else None
+
+
+def _channels(net: Message, stored: Stored) -> dict[str, int]:
+    """How many channels a convolution with these weights expects of what it reads."""
+    found: dict[str, int] = {}
+    for layer in net.all("layer"):
+        blobs = stored.get(layer.get("name") or "", ())
+        if layer.get("type") == "Convolution" and blobs and len(blobs[0].shape) == 4 and layer.all("bottom"):
+            groups = layer.part("convolution_param").get("group")
+            found.setdefault(layer.all("bottom")[0], blobs[0].shape[1] * groups)
+    return found
+
+
+def _execution() -> Any:
+    try:
+        from tonnage.program.caffe import execution
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingDependency(
+            "running a Caffe model needs torch, which is not installed here", "pip install torch"
+        ) from None
+    return execution
