@@ -15,9 +15,9 @@ from tonnage.errors import UsageError
 from tonnage.program.caffe.fusion import Step, steps_of
 from tonnage.program.caffe.layer import Layer, Shape, shown
 from tonnage.program.caffe.layers import BUILDERS
-from tonnage.program.caffe.layers.statistics import batch_norm_factors
 from tonnage.program.caffe.layers.windows import Convolution
 from tonnage.program.caffe.network import Network, reshaped
+from tonnage.program.caffe.normalisation import batch_norm_factors
 from tonnage.program.caffe.weights import Array
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.program.caffe.layer import Layer
 from tonnage.program.caffe.network import Network
+from tonnage.program.caffe.normalisation import uses_stored
 
 _CONVOLUTIONS = ("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 _LINEAR = ("BatchNorm", "BN", "Scale", "Bias")
@@ -68,10 +69,8 @@ def _is_linear(layer: Layer, axes: int) -> bool:
     """One factor and summand for each channel?"""
     if layer.type not in _LINEAR or len(layer.reads) != 1:
         return False
-    if layer.type == "BatchNorm":
-        return layer.param("batch_norm_param").get("use_global_stats") is not False
-    if layer.type == "BN":
-        return True
+    if layer.type in ("BatchNorm", "BN"):
+        return uses_stored(layer)
     param = layer.param("scale_param" if layer.type == "Scale" else "bias_param")
     return param.get("axis") in (1, 1 - axes) and param.get("num_axes") == 1
 

@@ -17,6 +17,7 @@ from tonnage.program.caffe.message import Message, read_text_message
 from tonnage.program.caffe.network import Network, network_of
 from tonnage.program.caffe.upgrade import upgraded
 from tonnage.program.caffe.weights import Array, Stored, matched, read_weights
+from tonnage.program.program import Program
 
 if TYPE_CHECKING:
     from tonnage.program.caffe.execution import CaffeModule
@@ -81,10 +82,12 @@ def load(
     return Model(network=network, weights=matched(network, stored, str(caffemodel)))
 
 
-def weights_beside(prototxt: Path) -> Path | None:
-    """The caffemodel of the same name, if there is one."""
-    found = prototxt.with_suffix(".caffemodel")
-    return found if found.is_file() else None
+def open_program(program: Program, *, batch: int | None = None, sizes: Mapping[str, int] | None = None) -> Model:
+    """The model that a user names: with the caffemodel that is named behind the prototxt, else the one of the same name
+    beside it, else without weights."""
+    beside = Path(program.target).with_suffix(".caffemodel")
+    named = program.arguments[0] if program.arguments else beside if beside.is_file() else None
+    return load(program.target, named, sizes=sizes, batch=batch)
 
 
 def _channels(net: Message, stored: Stored) -> dict[str, int]:

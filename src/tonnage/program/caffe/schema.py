@@ -1,8 +1,8 @@
 """Which fields Caffe's messages have: number in the wire format, type, and what holds if a field is missing.
 
 `messages.txt` lists them; a line reads `name number type default`. Types are those of protobuf, another message, or an
-enumeration; `*` means that a field may be repeated. Number 0: a field of one of Caffe's descendants, whose number differs between them; such fields are
-read from text only.
+enumeration; `*` means that a field may be repeated. Number 0: a field of one of Caffe's descendants, whose number differs
+between them; such fields are read from text only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ ENUMERATIONS: Mapping[str, Mapping[int, str]] = {
     "V1LayerType": {
         0: "NONE", 35: "ABSVAL", 1: "ACCURACY", 30: "ARGMAX", 2: "BNLL", 3: "CONCAT", 37: "CONTRASTIVE_LOSS",
         4: "CONVOLUTION", 5: "DATA", 39: "DECONVOLUTION", 6: "DROPOUT", 32: "DUMMY_DATA", 7: "EUCLIDEAN_LOSS",
-        25: "ELTWISE", 38: "EXP", 8: "FLATTEN", 9: "HDF5_DATA", 10: "HDF5_OUTPUT", 28: "HINGE_LOSS", 11: "IM2COL", 12: "IMAGE_DATA",
-        13: "INFOGAIN_LOSS", 14: "INNER_PRODUCT", 15: "LRN", 29: "MEMORY_DATA", 16: "MULTINOMIAL_LOGISTIC_LOSS", 34: "MVN",
-        17: "POOLING", 26: "POWER", 18: "RELU", 19: "SIGMOID", 27: "SIGMOID_CROSS_ENTROPY_LOSS", 36: "SILENCE",
-        20: "SOFTMAX", 21: "SOFTMAX_LOSS", 22: "SPLIT", 33: "SLICE", 23: "TANH", 24: "WINDOW_DATA", 31: "THRESHOLD",
+        25: "ELTWISE", 38: "EXP", 8: "FLATTEN", 9: "HDF5_DATA", 10: "HDF5_OUTPUT", 28: "HINGE_LOSS", 11: "IM2COL",
+        12: "IMAGE_DATA", 13: "INFOGAIN_LOSS", 14: "INNER_PRODUCT", 15: "LRN", 29: "MEMORY_DATA",
+        16: "MULTINOMIAL_LOGISTIC_LOSS", 34: "MVN", 17: "POOLING", 26: "POWER", 18: "RELU", 19: "SIGMOID",
+        27: "SIGMOID_CROSS_ENTROPY_LOSS", 36: "SILENCE", 20: "SOFTMAX", 21: "SOFTMAX_LOSS", 22: "SPLIT", 33: "SLICE",
+        23: "TANH", 24: "WINDOW_DATA", 31: "THRESHOLD",
     },
 }  # fmt: skip
 # Settings of these do not change what an inference computes: they are read over.

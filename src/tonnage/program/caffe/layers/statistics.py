@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from tonnage.program.caffe.layer import Layer, Shape, axis_of
 from tonnage.program.caffe.layers.pointwise import Function
+from tonnage.program.caffe.normalisation import batch_norm_factors, uses_stored
 from tonnage.program.caffe.shapes.values import covered
 
 
@@ -78,25 +79,6 @@ class Normalize(nn.Module):
         axes = tuple(axis for axis in self._axes if axis < blob.dim())
         length = torch.sqrt(blob.square().sum(axes, keepdim=True) + self._epsilon)
         return blob / length * spread(self.factor, blob, 1)
-
-
-def batch_norm_factors(layer: Layer, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Factor and summand of a normalisation by stored means and variances, which are sums that the third blob divides."""
-    if layer.type == "BN":
-        flat = [each.reshape(-1) for each in weights]
-        if len(flat) == 2:
-            return flat[0], flat[1]
-        factor = flat[0] / torch.sqrt(flat[3] + layer.param("bn_param").get("eps"))
-        return factor, flat[1] - flat[2] * factor
-    mean, variance, count = weights
-    share = torch.where(count == 0, torch.zeros_like(count), 1 / count)
-    factor = torch.rsqrt(variance * share + layer.param("batch_norm_param").get("eps"))
-    return factor, -mean * share * factor
-
-
-def uses_stored(layer: Layer) -> bool:
-    """Does a normalisation use what is stored, as it does unless told otherwise?"""
-    return layer.type == "BN" or layer.param("batch_norm_param").get("use_global_stats") is not False
 
 
 def batch_norm(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
