@@ -64,9 +64,9 @@ def capture(program: Program, options: CaptureOptions | None = None) -> Trace:
 
         return trace_onnx(Path(program.target), batch=options.batch, sizes=options.sizes, runs=options.steps)
     if program.kind == "caffe":
-        from tonnage.program.caffe.model import open_program
+        from tonnage.program.caffe.model import open_network
 
-        open_program(program, batch=options.batch, sizes=options.sizes)  # says what is wrong before anything runs
+        open_network(program, batch=options.batch, sizes=options.sizes)  # says what is wrong before anything runs
     return _capture_in_process(program, options)
 
 

@@ -95,7 +95,7 @@ def _tensors(layer: Layer, network: Network, weights: Mapping[str, Sequence[Arra
     wanted: tuple[Shape, ...] = network.weights.get(layer.name, ())
     if weights is None:
         return [torch.empty(shape) for shape in wanted]
-    return [torch.tensor(array) for array in weights.get(layer.name, ())]
+    return [torch.from_numpy(array) for array in weights.get(layer.name, ())]
 
 
 def _fold(module: Convolution, layer: Layer, weights: list[Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,22 +72,36 @@ def load(
     """A model from its files. `shapes` gives inputs another shape than the prototxt does, or one where it gives none;
     `sizes` single axes (`{"data.2": 224}`), `batch` the first axis of all inputs. Raises `NotFound`, `InvalidFile` or
     `UsageError` with one sentence that names file, layer and line."""
-    net = upgraded(read_text_message(Path(prototxt), "NetParameter"))
-    stored = read_weights(Path(caffemodel)) if caffemodel is not None else None
-    network = network_of(
-        net, Sizes(shapes=shapes or {}, single=sizes or {}, batch=batch, channels=_channels(net, stored or {}))
-    )
-    if stored is None:
+    network, weights = _read(Path(prototxt), caffemodel, Sizes(shapes=shapes or {}, single=sizes or {}, batch=batch))
+    if weights is None:
         return Model(network=network)
-    return Model(network=network, weights=matched(network, stored, str(caffemodel)))
+    # Copied, since the file may be replaced by a newer one while the model is in use.
+    return Model(network=network, weights={name: tuple(map(np.array, arrays)) for name, arrays in weights.items()})
+
+
+def open_network(program: Program, *, batch: int | None = None, sizes: Mapping[str, int] | None = None) -> Network:
+    """The network that a user names; weights that are there must match it, but are not read."""
+    return _read(Path(program.target), _weights_of(program), Sizes(single=sizes or {}, batch=batch))[0]
 
 
 def open_program(program: Program, *, batch: int | None = None, sizes: Mapping[str, int] | None = None) -> Model:
     """The model that a user names: with the caffemodel that is named behind the prototxt, else the one of the same name
     beside it, else without weights."""
+    return load(program.target, _weights_of(program), sizes=sizes, batch=batch)
+
+
+def _weights_of(program: Program) -> Path | None:
     beside = Path(program.target).with_suffix(".caffemodel")
-    named = program.arguments[0] if program.arguments else beside if beside.is_file() else None
-    return load(program.target, named, sizes=sizes, batch=batch)
+    return Path(program.arguments[0]) if program.arguments else beside if beside.is_file() else None
+
+
+def _read(
+    prototxt: Path, caffemodel: str | Path | None, sizes: Sizes
+) -> tuple[Network, dict[str, tuple[Array, ...]] | None]:
+    net = upgraded(read_text_message(prototxt, "NetParameter"))
+    stored = read_weights(Path(caffemodel)) if caffemodel is not None else None
+    network = network_of(net, replace(sizes, channels=_channels(net, stored or {})))
+    return network, matched(network, stored, str(caffemodel)) if stored is not None else None
 
 
 def _channels(net: Message, stored: Stored) -> dict[str, int]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tonnage.errors import InvalidFile
+from tonnage.errors import InvalidFile, UsageError
 from tonnage.program.caffe.inputs import DATA_TYPES, Sizes, checked_shapes, input_shape
-from tonnage.program.caffe.layer import Layer, Shape
+from tonnage.program.caffe.layer import Layer, Shape, shown
 from tonnage.program.caffe.message import Message, at
 from tonnage.program.caffe.shapes import RULES, shapes_of
 
@@ -67,9 +67,16 @@ def network_of(net: Message, sizes: Sizes | None = None) -> Network:
 
 
 def reshaped(network: Network, shapes: Mapping[str, Shape]) -> Network:
-    """The same network for inputs of other shapes; raises `InvalidFile` where they cannot be."""
+    """The same network for inputs of other shapes; raises `InvalidFile` or `UsageError` where they cannot be."""
     builder = _Builder(None, Sizes(shapes={**network.input_shapes, **shapes}), list(network.sources), set())
-    return replace(builder.build(list(network.layers), tuple(network.inputs)), name=network.name, file=network.file)
+    found = replace(builder.build(list(network.layers), tuple(network.inputs)), name=network.name, file=network.file)
+    for name, wanted in found.weights.items():
+        for before, after in zip(network.weights[name], wanted, strict=True):
+            if before != after:
+                raise UsageError(
+                    f"inputs of this shape need weights of {shown(after)} in layer {name}, not {shown(before)}"
+                )
+    return found
 
 
 class _Builder:

@@ -69,7 +69,8 @@ def _blob(message: Message) -> Blob:
 
 
 def matched(network: Network, stored: Stored, file: str) -> dict[str, tuple[Array, ...]]:
-    """The weights that the layers of a network need; raises `InvalidFile` with both shapes where they differ."""
+    """The weights that the layers of a network need, as views of the file; raises `InvalidFile` with both shapes where they
+    differ."""
     found = {}
     for layer in network.layers:
         wanted = network.weights.get(layer.name, ())

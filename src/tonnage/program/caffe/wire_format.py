@@ -1,7 +1,7 @@
 """Reads protobuf's wire format, of which a caffemodel is one, straight from the file's pages.
 
-Numbers of blobs are views of the mapped file: a model of 500 MB takes no memory until its weights are copied to where they
-are used. Messages cannot nest deeper than the schema does, and the number of fields is bounded.
+Numbers of blobs are views of the mapped file: a model of 500 MB takes no memory until its weights are copied, once, to
+where they are used. Messages cannot nest deeper than the schema does, and the number of fields is bounded.
 """
 
 from __future__ import annotations

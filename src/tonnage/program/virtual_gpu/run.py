@@ -64,11 +64,11 @@ def _run_function(virtual: Any, request: dict[str, Any]) -> None:
 def _run_caffe(virtual: Any, request: dict[str, Any]) -> None:
     """The network of a prototxt; what its weights are does not change what it needs."""
     from tonnage.program.caffe.execution import CaffeModule
-    from tonnage.program.caffe.model import open_program
+    from tonnage.program.caffe.model import open_network
     from tonnage.program.program import Program
 
     program = Program(kind="caffe", target=request["target"], arguments=tuple(request["arguments"]))
-    network = open_program(program, batch=virtual.batch.wanted, sizes=request["sizes"]).network
+    network = open_network(program, batch=virtual.batch.wanted, sizes=request["sizes"])
     shapes = list(network.input_shapes.values())
     virtual.batch.note(shapes[0][0] if shapes and shapes[0] else 1, "the inputs")
     _run_steps(virtual, CaffeModule(network).eval(), tuple(torch.zeros(shape) for shape in shapes), {})

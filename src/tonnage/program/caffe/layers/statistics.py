@@ -166,7 +166,7 @@ def argmax(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.M
         if count == 1:
             largest, places = rows.flip(dim).max(dim, keepdim=True)
         else:
-            ordered, order = torch.sort(rows.flip(dim), dim, descending=True, stable=True)
+            ordered, order = torch.sort(rows.flip(dim), dim=dim, descending=True, stable=True)
             largest, places = ordered.narrow(dim, 0, count), order.narrow(dim, 0, count)
         places = (rows.shape[dim] - 1 - places).to(blob.dtype)
         if axis is not None:
