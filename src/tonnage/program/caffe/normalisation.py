@@ -24,7 +24,7 @@ def batch_norm_factors(layer: Layer, weights: Sequence[Values]) -> tuple[Values,
     if layer.type == "BN":
         slope, bias, mean, variance = flat
         epsilon = layer.param("bn_param").get("eps")
-        factor = slope * (variance + epsilon) ** -0.5  # type: ignore[operator]
+        factor = slope * (variance + epsilon) ** -0.5
         return factor, bias - mean * factor
     mean, variance, count = flat
     share = 0.0 if float(count[0]) == 0 else 1 / float(count[0])  # type: ignore[index]

@@ -107,13 +107,13 @@ def _trimmed(shape: Sequence[int]) -> Shape:
 def _begun(layer: Layer, shapes: tuple[Shape, ...], file: str) -> tuple[Array, ...]:
     """Caffe leaves layers that a file does not name as they begin. Where that is chance, it is a mistake here."""
     name, *fields = _FILLERS.get(layer.type, ("", ""))
-    made = []
+    made: list[Array] = []
     for number, shape in enumerate(shapes):
-        filler = layer.param(name).get(fields[number]) if name and number < len(fields) else None
+        filler: Message | None = layer.param(name).get(fields[number]) if name and number < len(fields) else None
         kind = filler.get("type") if filler is not None else ""
         if kind == "bilinear" and len(shape) == 4:
             made.append(np.broadcast_to(_bilinear(*shape[2:]), shape))
-        elif kind == "constant":
+        elif filler is not None and kind == "constant":
             made.append(np.full(shape, filler.get("value"), np.float32))
         else:
             layer.refuse(f"has weights of {shown(shape)}, but none in {file}")
@@ -125,4 +125,4 @@ def _bilinear(height: int, width: int) -> Array:
     factor = ceil(width / 2)
     centre = (width - 1) / (2 * factor)
     x, y = (1 - np.abs(np.arange(size) / factor - centre) for size in (width, height))
-    return (y[:, None] * x[None, :]).astype(np.float32)
+    return np.outer(y, x).astype(np.float32)

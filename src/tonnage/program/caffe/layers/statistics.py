@@ -137,7 +137,7 @@ def lrn(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Modu
         for first in range(1, size):
             total = total + squares[:, first : first + channels]
         base = total * (alpha / size) + k
-        return blob * base**-beta
+        return blob * torch.pow(base, -beta)
 
     return Function(across)
 

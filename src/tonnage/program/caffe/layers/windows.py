@@ -30,6 +30,7 @@ class Convolution(nn.Module):
         self.window, self.groups = window, groups
         self.slope: float | None = None
         self._packed: Tensor | None = None
+        self._after: tuple[str, list[float], str] = ("none", [], "")
         self._run = _CONVOLVE[len(window.kernel)]
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -42,16 +43,16 @@ class Convolution(nn.Module):
         self._packed = torch.ops.mkldnn._reorder_convolution_weight(
             self.weight.data, window.pad, window.stride, window.dilation, self.groups, shape
         )
-        self._after = ("none", [], "")
         if self.slope is not None:
             self._after = ("leaky_relu", [self.slope], "") if self.slope else ("relu", [], "")
 
     def _one(self, image: Tensor) -> Tensor:
         window = self.window
         if self._packed is not None and image.device.type == "cpu":
-            return torch.ops.mkldnn._convolution_pointwise(
+            fused: Tensor = torch.ops.mkldnn._convolution_pointwise(
                 image, self._packed, self.bias, window.pad, window.stride, window.dilation, self.groups, *self._after
             )
+            return fused
         made = self._run(image, self.weight, self.bias, window.stride, window.pad, window.dilation, self.groups)
         if self.slope is None:
             return made
@@ -109,18 +110,15 @@ class Pooling(nn.Module):
         own = all(2 * p <= k for p, k in zip(pad, pool.kernel, strict=True)) and all(
             (count - 1) * s < n + p for count, s, n, p in zip(pool.size, pool.stride, image.shape[2:], pad, strict=True)
         )
-        if own:
-            made = F.max_pool2d(image, pool.kernel, pool.stride, pad, ceil_mode=True, return_indices=self._mask)
-            if not self._mask:
-                return _cut(made, pool)
-            return _cut(made[0], pool), _cut(made[1], pool).to(image.dtype)
+        if own and not self._mask:
+            return _cut(F.max_pool2d(image, pool.kernel, pool.stride, pad, ceil_mode=True), pool)
         padded = F.pad(image, (pad[1], max(0, ends[1]), pad[0], max(0, ends[0])), value=_LOWEST)
-        made = F.max_pool2d(padded, pool.kernel, pool.stride, return_indices=self._mask)
         if not self._mask:
-            return _cut(made, pool)
-        rows = made[1].div(padded.shape[3], rounding_mode="floor") - pad[0]
-        places = rows * width + made[1] % padded.shape[3] - pad[1]
-        return _cut(made[0], pool), _cut(places, pool).to(image.dtype)
+            return _cut(F.max_pool2d(padded, pool.kernel, pool.stride), pool)
+        made, found = F.max_pool2d(padded, pool.kernel, pool.stride, return_indices=True)
+        rows = found.div(padded.shape[3], rounding_mode="floor") - pad[0]
+        places = rows * width + found % padded.shape[3] - pad[1]
+        return _cut(made, pool), _cut(places, pool).to(image.dtype)
 
 
 def _cut(made: Tensor, pool: Pool) -> Tensor:
