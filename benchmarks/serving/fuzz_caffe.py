@@ -59,7 +59,7 @@ def tried(folder: Path, pairs: list[tuple[str, bytes]], seed: int) -> tuple[floa
     prototxt, caffemodel = folder / "net.prototxt", folder / "net.caffemodel"
     prototxt.write_bytes(text.encode(errors="surrogatepass"))
     caffemodel.write_bytes(weights)
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         load(prototxt, caffemodel)
         result = "read"
@@ -67,7 +67,7 @@ def tried(folder: Path, pairs: list[tuple[str, bytes]], seed: int) -> tuple[floa
         result = "refused" if "\n" not in str(error) and str(folder) in str(error) else f"unclear: {error}"
     except Exception as error:
         raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
-    return time.perf_counter() - start, result
+    return time.process_time() - start, result
 
 
 def damaged_text(text: str, chance: random.Random) -> str:

@@ -88,7 +88,10 @@ def mobile() -> str:
     return (
         text
         + layer_text("PReLU", "", "pw", "act")
-        + layer_text("Slice", "slice_param { slice_point: 10 }", "act", "x y")
+        + (
+            layer_text("Slice", "slice_param { slice_point: 10 }", "act", "x y")
+            + layer_text("Concat", "", "y x", "out")
+        )
     )
 
 

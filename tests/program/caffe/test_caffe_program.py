@@ -47,7 +47,7 @@ def test_a_prototxt_is_captured_with_its_layers_as_modules(prototxt: Path) -> No
 def test_a_batch_is_estimated_and_weights_beside_are_compared(prototxt: Path) -> None:
     report = estimate(prototxt, gpus=["L4"], batches=[64])
 
-    assert report.sweep[0].origin.batch == 64
+    assert report.sweep[0].batch == 64
     prototxt.with_suffix(".caffemodel").write_bytes(caffemodel({"conv": [np.zeros((8, 3, 5, 5)), np.zeros(8)]}))
     with pytest.raises(InvalidFile, match="has weights of 8x3x3x3, but of 8x3x5x5"):
         estimate(prototxt, gpus=["L4"])

@@ -1,12 +1,11 @@
 """A Caffe network as a torch module: layer by layer in the order of the file, on any device.
 
-Convolutions take up the normalisations and the ReLU behind them; every value is let go after its last reader. On a
-processor images keep their channels together (`channels_last`) and convolutions run with weights in oneDNN's own order.
+Convolutions take up the normalisations and the ReLU behind them; every value is let go after its last reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,10 @@ from tonnage.program.caffe.layers import BUILDERS
 from tonnage.program.caffe.layers.windows import Convolution
 from tonnage.program.caffe.network import Network, reshaped
 from tonnage.program.caffe.normalisation import batch_norm_factors
+from tonnage.program.caffe.processor import compiled
 from tonnage.program.caffe.weights import Array
+
+_BY_VALUES = ("DetectionOutput",)  # what these return has a size that depends on values: not to be compiled
 
 
 class CaffeModule(nn.Module):
@@ -29,45 +31,51 @@ class CaffeModule(nn.Module):
         super().__init__()
         self.network = network
         self._steps: list[tuple[nn.Module, Step]] = []
-        self._channels_last = False
+        self._fast: Callable[..., tuple[Tensor, ...]] | None = None
         for step in steps_of(network):
             module = _module(step, network, weights)
             self.add_module(self._free_name(step.layer.name), module)
             self._steps.append((module, step))
+        types = [step.layer.type for _, step in self._steps]
+        self._first = next((number for number, kind in enumerate(types) if kind in _BY_VALUES), len(types))
+        later = {read for _, step in self._steps[self._first :] for read in step.reads}
+        made = {*network.inputs.values(), *(value for _, step in self._steps[: self._first] for value in step.makes)}
+        self._between = sorted(made & (later | set(network.outputs.values())))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        self._check(inputs)
-        values = dict(zip(self.network.inputs.values(), inputs, strict=True))
-        if self._channels_last:
-            values = {number: _together(value) for number, value in values.items()}
-        for module, step in self._steps:
-            made = module(*[values[number] for number in step.reads])
-            values.update(zip(step.makes, made if isinstance(made, tuple) else (made,), strict=True))
-            for number in step.drops:
-                del values[number]
+        as_loaded = self._check(inputs)
+        front = self._fast if self._fast is not None and as_loaded and inputs[0].device.type == "cpu" else self._front
+        values = dict(zip(self._between, front(*inputs), strict=True))
+        _run(self._steps[self._first :], values)
         return tuple(values[number].contiguous() for number in self.network.outputs.values())
 
     def for_processor(self) -> CaffeModule:
-        """The same, arranged for a processor."""
-        self._channels_last = True
-        for module, step in self._steps:
-            shape = self.network.shapes[step.reads[0]] if step.reads else ()
-            if isinstance(module, Convolution) and len(shape) == 4:
-                module.pack(shape)
+        """The same, compiled for a processor and inputs of the shapes that the network was loaded with."""
+        examples = tuple(torch.zeros(shape) for shape in self.network.input_shapes.values())
+        self._fast = compiled(_Front(self), examples)
         return self
 
-    def _check(self, inputs: tuple[Tensor, ...]) -> None:
-        """Shapes other than those of the file must go through the whole network."""
+    def _front(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Everything before the first layer that cannot be compiled."""
+        values = dict(zip(self.network.inputs.values(), inputs, strict=True))
+        kept = {number: values[number] for number in self._between if number in values}
+        _run(self._steps[: self._first], values)
+        return tuple({**kept, **values}[number] for number in self._between)
+
+    def _check(self, inputs: tuple[Tensor, ...]) -> bool:
+        """Are the shapes those of the file? Others must go through the whole network."""
         names = list(self.network.inputs)
         if len(inputs) != len(names):
             raise UsageError(f"{len(names)} inputs are needed ({', '.join(names)}), not {len(inputs)}")
         shapes = {name: tuple(given.shape) for name, given in zip(names, inputs, strict=True)}
-        if shapes != self.network.input_shapes:
-            for name, shape in shapes.items():
-                if len(shape) != len(self.network.input_shapes[name]):
-                    wanted = shown(self.network.input_shapes[name])
-                    raise UsageError(f"input {name} has the shape {shown(shape)}; the network takes {wanted}")
-            reshaped(self.network, shapes)
+        if shapes == self.network.input_shapes:
+            return True
+        for name, shape in shapes.items():
+            if len(shape) != len(self.network.input_shapes[name]):
+                wanted = shown(self.network.input_shapes[name])
+                raise UsageError(f"input {name} has the shape {shown(shape)}; the network takes {wanted}")
+        reshaped(self.network, shapes)
+        return False
 
     def _free_name(self, name: str) -> str:
         name = name.replace(".", "_") or "layer"
@@ -76,8 +84,23 @@ class CaffeModule(nn.Module):
         return name
 
 
-def _together(value: Tensor) -> Tensor:
-    return value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+class _Front(nn.Module):
+    """The part of a network that can be compiled."""
+
+    def __init__(self, whole: CaffeModule) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return self.whole._front(*inputs)
+
+
+def _run(steps: list[tuple[nn.Module, Step]], values: dict[int, Tensor]) -> None:
+    for module, step in steps:
+        made = module(*[values[number] for number in step.reads])
+        values.update(zip(step.makes, made if isinstance(made, tuple) else (made,), strict=True))
+        for number in step.drops:
+            values.pop(number, None)
 
 
 def _module(step: Step, network: Network, weights: Mapping[str, Sequence[Array]] | None) -> nn.Module:

@@ -8,11 +8,12 @@ from math import prod
 from typing import NoReturn, TypeAlias
 
 from tonnage.errors import InvalidFile
-from tonnage.program.caffe.message import Message, at
+from tonnage.program.caffe.message import Message, at, one_line
 
 Shape: TypeAlias = tuple[int, ...]
 MOST_NUMBERS = 2**31 - 1  # in one blob, as in Caffe
 MOST_AXES = 32
+_MOST_NAME = 100  # of which a message shows so much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,8 @@ class Layer:
     def refuse(self, problem: str, message: Message | None = None, field: str = "", hint: str = "") -> NoReturn:
         """Raise `InvalidFile` with the place of the layer, or of the field that is wrong."""
         line = message.line_of(field) if message is not None and field else self.message.line
-        raise InvalidFile(f"{at(self.message.file, line)}: layer {self.name} ({self.type}) {problem}", hint)
+        told = f"layer {self.name[:_MOST_NAME]} ({self.type[:_MOST_NAME]}) {problem}"
+        raise InvalidFile(f"{at(self.message.file, line)}: {one_line(told)}", hint)
 
 
 @dataclass(frozen=True, slots=True)

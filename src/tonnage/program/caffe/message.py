@@ -70,6 +70,11 @@ def at(file: str, line: int) -> str:
     return f"{file}, line {line}" if line else file
 
 
+def one_line(text: str) -> str:
+    """A sentence in which names from a file cannot begin a new line, nor do anything else to a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def read_text_message(path: Path, kind: str) -> Message:
     """What a file in text format says; raises `NotFound` or `InvalidFile`."""
     try:
@@ -167,4 +172,4 @@ def _spoken(kind: str) -> str:
 
 
 def _refuse(file: str, line: int, problem: str) -> NoReturn:
-    raise InvalidFile(f"{at(file, line)}: {problem}")
+    raise InvalidFile(f"{at(file, line)}: {one_line(problem)}")

@@ -40,25 +40,29 @@ class Model:
         return self.network.output_shapes
 
     def module(self, device: str = "cpu") -> CaffeModule:
-        """A torch module that runs it on a device; it takes its inputs in the order of `inputs`."""
-        if self.weights is None:
-            raise UsageError(f"{self.network.file} has no weights", "name the caffemodel that belongs to it")
-        execution = _execution()
-        module: CaffeModule = execution.CaffeModule(self.network, self.weights)
+        """A torch module that runs it on a device; it takes its inputs in the order of `inputs`. For a processor it is
+        compiled, which takes a moment."""
+        module = self._module()
         return module.for_processor() if device == "cpu" else module.to(device)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]], device: str = "cpu") -> dict[str, npt.NDArray[Any]]:
-        """Outputs by name. To run often, keep the `module`."""
+        """Outputs by name, layer by layer. To run often, keep a `module`."""
         import torch
 
         missing = [name for name in self.inputs if name not in inputs]
         if missing or len(inputs) != len(self.inputs):
             raise UsageError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(inputs) or 'none'}")
-        module = self.module(device)
+        module = self._module().to(device)
         given = [torch.tensor(np.asarray(inputs[name], np.float32)).to(device) for name in self.inputs]
         with torch.inference_mode():
             made = module(*given)
         return {name: value.cpu().numpy() for name, value in zip(self.outputs, made, strict=True)}
+
+    def _module(self) -> CaffeModule:
+        if self.weights is None:
+            raise UsageError(f"{self.network.file} has no weights", "name the caffemodel that belongs to it")
+        module: CaffeModule = _execution().CaffeModule(self.network, self.weights)
+        return module
 
 
 def load(

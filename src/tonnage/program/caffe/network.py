@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from tonnage.errors import InvalidFile, UsageError
 from tonnage.program.caffe.inputs import DATA_TYPES, Sizes, checked_shapes, input_shape
 from tonnage.program.caffe.layer import Layer, Shape, shown
-from tonnage.program.caffe.message import Message, at
+from tonnage.program.caffe.message import Message, at, one_line
 from tonnage.program.caffe.shapes import RULES, shapes_of
 
 MOST_LAYERS = 100_000
@@ -152,9 +152,8 @@ def _chosen(net: Message) -> list[Layer]:
     found = []
     for message in net.all("layer"):
         if message.get("type") is None:
-            raise InvalidFile(
-                f"{at(message.file, message.line)}: layer {message.get('name') or ''} does not say its type"
-            )
+            told = one_line(f"layer {message.get('name') or ''} does not say its type")
+            raise InvalidFile(f"{at(message.file, message.line)}: {told}")
         layer = Layer(
             name=message.get("name") or "",
             type=message.get("type"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from tonnage.errors import InvalidFile
-from tonnage.program.caffe.message import Message, at
+from tonnage.program.caffe.message import Message, at, one_line
 
 _V1_TYPES = {
     "NONE": "", "ABSVAL": "AbsVal", "ACCURACY": "Accuracy", "ARGMAX": "ArgMax", "BNLL": "BNLL", "CONCAT": "Concat",
@@ -163,4 +163,4 @@ def _with_input_layers(net: Message) -> Message:
 
 
 def _refuse(message: Message, line: int, problem: str) -> NoReturn:
-    raise InvalidFile(f"{at(message.file, line)}: {problem}")
+    raise InvalidFile(f"{at(message.file, line)}: {one_line(problem)}")

@@ -18,10 +18,7 @@ _LOWEST = torch.finfo(torch.float32).min
 
 
 class Convolution(nn.Module):
-    """A convolution with what follows it: the activation `relu` with the slope of its negative side, or none.
-
-    On a processor oneDNN computes both at once, with weights that were brought into its order beforehand.
-    """
+    """A convolution with what follows it: a ReLU with the slope of its negative side, or nothing (None)."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, window: Window, groups: int) -> None:
         super().__init__()
@@ -29,30 +26,14 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(bias, requires_grad=False) if bias is not None else None
         self.window, self.groups = window, groups
         self.slope: float | None = None
-        self._packed: Tensor | None = None
-        self._after: tuple[str, list[float], str] = ("none", [], "")
         self._run = _CONVOLVE[len(window.kernel)]
 
     def forward(self, *inputs: Tensor) -> Any:
         made = tuple(self._one(each) for each in inputs)
         return made if len(made) > 1 else made[0]
 
-    def pack(self, shape: Shape) -> None:
-        """Bring the weights into oneDNN's order for images of this shape."""
-        window = self.window
-        self._packed = torch.ops.mkldnn._reorder_convolution_weight(
-            self.weight.data, window.pad, window.stride, window.dilation, self.groups, shape
-        )
-        if self.slope is not None:
-            self._after = ("leaky_relu", [self.slope], "") if self.slope else ("relu", [], "")
-
     def _one(self, image: Tensor) -> Tensor:
         window = self.window
-        if self._packed is not None and image.device.type == "cpu":
-            fused: Tensor = torch.ops.mkldnn._convolution_pointwise(
-                image, self._packed, self.bias, window.pad, window.stride, window.dilation, self.groups, *self._after
-            )
-            return fused
         made = self._run(image, self.weight, self.bias, window.stride, window.pad, window.dilation, self.groups)
         if self.slope is None:
             return made
