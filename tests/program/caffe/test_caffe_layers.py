@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from caffe_files import input_text, layer_text, made_model, one_layer, random_inputs
 
-pytest.importorskip("torch")
+from tonnage.program.caffe.fusion import steps_of
+
+torch = pytest.importorskip("torch")
 
 IMAGE = (2, 6, 7, 9)
 
@@ -162,7 +164,7 @@ def test_what_follows_a_convolution_is_folded_into_it(tmp_path: Path, follower: 
     inputs = random_inputs(model)
     found = alone.run(inputs)
 
-    assert len(list(model.module().children())) == 1
+    assert len(steps_of(model.network)) == 1
     close(model.run(inputs)["out"], found["out"])
     close(found["out"], np.where(found["seen"] > 0, found["seen"], 0.1 * found["seen"]))
 
@@ -374,3 +376,25 @@ def test_other_sizes_and_batches_than_those_of_the_file(tmp_path: Path) -> None:
     )
 
     close(model.run({"data": x})["out"], wanted)
+    with torch.inference_mode():
+        close(model.module()(torch.from_numpy(x))[0].numpy(), wanted)
+
+
+def test_a_module_for_a_processor_computes_the_same_and_may_move_on(tmp_path: Path) -> None:
+    text = input_text(2, 3, 12, 12) + layer_text(
+        "Convolution", "convolution_param { num_output: 4 kernel_size: 3 }", tops="c"
+    )
+    text += (
+        layer_text("ReLU", "", "c", "c", name="r")
+        + layer_text("Concat", "", "c c", "out")
+        + layer_text("Split", "", "data", "in")
+    )
+    model = made_model(tmp_path, text)
+    inputs = random_inputs(model)
+    module = model.module()
+
+    assert [name for name, _ in module.named_children()] == ["c", "out", "in"]
+    with torch.inference_mode():
+        for found, wanted in zip(module(torch.from_numpy(inputs["data"])), model.run(inputs).values(), strict=True):
+            close(found.numpy(), wanted)
+        assert module.to("meta")(torch.empty(2, 3, 12, 12, device="meta"))[0].shape == (2, 8, 10, 10)

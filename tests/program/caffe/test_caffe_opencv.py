@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from caffe_files import input_text, layer_text, made_model, random_inputs
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 cv2 = pytest.importorskip("cv2", reason="opencv-python-headless 4 is not installed")
 if not cv2.__version__.startswith("4."):
     pytest.skip("OpenCV reads Caffe models up to version 4", allow_module_level=True)
@@ -151,7 +151,11 @@ def test_whole_networks_agree_with_opencv(tmp_path: Path, make: object) -> None:
     net = cv2.dnn.readNetFromCaffe(str(tmp_path / "net.prototxt"), str(tmp_path / "net.caffemodel"))
     net.setInput(inputs["data"])
     names = list(model.outputs)
+    with torch.inference_mode():
+        compiled = [each.numpy() for each in model.module()(torch.from_numpy(inputs["data"]))]
 
     for name, wanted, found in zip(names, net.forward(names), model.run(inputs).values(), strict=True):
         assert found.size == wanted.size, name
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-4, rtol=1e-4)
+    for fast, slow in zip(compiled, model.run(inputs).values(), strict=True):
+        np.testing.assert_allclose(fast, slow, atol=1e-4, rtol=1e-4)

@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.program.caffe import load
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 FOLDERS = [parent / "shared" / "data" / "caffe" for parent in Path(__file__).resolve().parents]
 FOLDER = next((folder for folder in FOLDERS if folder.is_dir()), Path())
 
@@ -19,7 +19,11 @@ def test_public_models_give_their_reference_outputs(name: str) -> None:
     model = load(FOLDER / f"{name}.prototxt", FOLDER / f"{name}.caffemodel", shapes={"data": reference["input"].shape})
 
     found = model.run({"data": reference["input"]})
+    with torch.inference_mode():
+        compiled = model.module()(torch.from_numpy(reference["input"]))
     wanted = {key: reference[key] for key in reference.files if key != "input"}
     assert wanted
     for key, values in wanted.items():
         np.testing.assert_allclose(found[key].reshape(values.shape), values, atol=1e-4)
+    for fast, slow in zip(compiled, found.values(), strict=True):
+        np.testing.assert_allclose(fast.numpy(), slow, atol=1e-4)

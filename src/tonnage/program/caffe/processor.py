@@ -19,7 +19,7 @@ _WARM_UPS = 3  # the first two show TorchScript what it runs, and the third comp
 def compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]] | None:
     """A function for inputs of the shapes of the examples; None where TorchScript or oneDNN are not to be had."""
     script: Any = torch.jit
-    if not torch.backends.mkldnn.is_available() or not script._state._enabled:
+    if not torch.backends.mkldnn.is_available() or not script._state._enabled.enabled:
         return None
     before = script.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.no_grad():
@@ -31,5 +31,9 @@ def compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Callable[..., t
                 made(*examples)
         finally:
             script.enable_onednn_fusion(before)
-    run: Callable[..., tuple[Tensor, ...]] = made
+
+    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        found = made(*inputs)
+        return found if isinstance(found, tuple) else (found,)
+
     return run
