@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from caffe_files import input_text, layer_text, made_model, one_layer, random_inputs
 
+from tonnage.program.caffe.apart import SUMMED, apart
 from tonnage.program.caffe.fusion import steps_of
 
 torch = pytest.importorskip("torch")
@@ -398,3 +399,45 @@ def test_a_module_for_a_processor_computes_the_same_and_may_move_on(tmp_path: Pa
         for found, wanted in zip(module(torch.from_numpy(inputs["data"])), model.run(inputs).values(), strict=True):
             close(found.numpy(), wanted)
         assert module.to("meta")(torch.empty(2, 3, 12, 12, device="meta"))[0].shape == (2, 8, 10, 10)
+
+
+def fire(between: str, outputs: int, group: int = 1) -> str:
+    """Two convolutions joined, something in between, and a third."""
+    settings = "convolution_param { num_output: 8 kernel_size: SIZE pad: PAD }"
+    text = input_text(2, 4, 9, 9)
+    for name, size, pad in (("one", "1", "0"), ("three", "3", "1")):
+        text += layer_text("Convolution", settings.replace("SIZE", size).replace("PAD", pad), "data", name)
+        text += layer_text("ReLU", "", name, name, name=f"relu_{name}")
+    text += layer_text("Concat", "", "one three", "join") + between.replace("TOP", "mid")
+    last = f"convolution_param {{ num_output: {outputs} kernel_size: 3 stride: 2 group: {group} }}"
+    return (
+        text
+        + layer_text("Convolution", last, "mid" if between else "join", "out")
+        + layer_text("ReLU", "", "out", "out", name="r")
+    )
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "",
+        layer_text("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", "join", "TOP"),
+        layer_text("Dropout", "", "join", "TOP"),
+    ],
+)
+def test_blobs_that_are_joined_only_to_be_squeezed_stay_apart(tmp_path: Path, between: str) -> None:
+    model = made_model(tmp_path, fire(between, 6))
+    inputs = random_inputs(model)
+    types = [layer.type for layer in apart(model.network).layers]
+
+    assert SUMMED in types
+    assert "Concat" not in types
+    with torch.inference_mode():
+        close(model.module()(torch.from_numpy(inputs["data"]))[0].numpy(), model.run(inputs)["out"])
+
+
+@pytest.mark.parametrize(("outputs", "group"), [(10, 1), (8, 2)])
+def test_blobs_that_are_joined_for_more_are_joined(tmp_path: Path, outputs: int, group: int) -> None:
+    network = made_model(tmp_path, fire("", outputs, group)).network
+
+    assert apart(network) == network

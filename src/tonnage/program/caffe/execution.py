@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from tonnage.errors import UsageError
+from tonnage.program.caffe.apart import apart
 from tonnage.program.caffe.fusion import Step, steps_of
 from tonnage.program.caffe.layer import Layer, Shape, shown
 from tonnage.program.caffe.layers import BUILDERS
-from tonnage.program.caffe.layers.windows import Convolution
+from tonnage.program.caffe.layers.windows import Convolution, SummedConvolution
 from tonnage.program.caffe.network import Network, reshaped
 from tonnage.program.caffe.normalisation import batch_norm_factors
 from tonnage.program.caffe.processor import compiled
@@ -49,10 +50,10 @@ class CaffeModule(nn.Module):
         _run(self._steps[self._first :], values)
         return tuple(values[number].contiguous() for number in self.network.outputs.values())
 
-    def for_processor(self) -> CaffeModule:
+    def for_processor(self, weights: Mapping[str, Sequence[Array]]) -> CaffeModule:
         """The same, compiled for a processor and inputs of the shapes that the network was loaded with."""
         examples = tuple(torch.zeros(shape) for shape in self.network.input_shapes.values())
-        self._fast = compiled(_Front(self), examples)
+        self._fast = compiled(_Front(CaffeModule(apart(self.network), weights)), examples)
         return self
 
     def _front(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -111,6 +112,8 @@ def _module(step: Step, network: Network, weights: Mapping[str, Sequence[Array]]
             _fold(module, layer, _tensors(layer, network, weights))
         if step.activation is not None:
             module.slope = step.activation.param("relu_param").get("negative_slope")
+    if isinstance(module, SummedConvolution):
+        module.divide([shape[1] for shape in shapes])
     return module.eval()
 
 

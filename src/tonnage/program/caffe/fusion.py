@@ -11,7 +11,7 @@ from tonnage.program.caffe.layer import Layer
 from tonnage.program.caffe.network import Network
 from tonnage.program.caffe.normalisation import uses_stored
 
-_CONVOLUTIONS = ("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise")
+_CONVOLUTIONS = ("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise", "SummedConvolution")
 _LINEAR = ("BatchNorm", "BN", "Scale", "Bias")
 
 

@@ -43,7 +43,7 @@ class Model:
         """A torch module that runs it on a device; it takes its inputs in the order of `inputs`. For a processor it is
         compiled, which takes a moment."""
         module = self._module()
-        return module.for_processor() if device == "cpu" else module.to(device)
+        return module.for_processor(self.weights or {}) if device == "cpu" else module.to(device)
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]], device: str = "cpu") -> dict[str, npt.NDArray[Any]]:
         """Outputs by name, layer by layer. To run often, keep a `module`."""

@@ -32,6 +32,7 @@ BUILDERS: Mapping[str, Builder] = {
     "DepthwiseConvolution": windows.convolution,
     "ConvolutionDepthwise": windows.convolution,
     "Deconvolution": windows.convolution,
+    "SummedConvolution": windows.convolution,  # of `apart`
     "Pooling": windows.pooling,
     "Split": arrangement.split,
     "Silence": arrangement.silence,

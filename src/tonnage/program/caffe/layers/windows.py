@@ -33,11 +33,30 @@ class Convolution(nn.Module):
         return made if len(made) > 1 else made[0]
 
     def _one(self, image: Tensor) -> Tensor:
+        return self._ended(self._linear(image, self.weight, self.bias))
+
+    def _linear(self, image: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         window = self.window
-        made = self._run(image, self.weight, self.bias, window.stride, window.pad, window.dilation, self.groups)
+        return self._run(image, weight, bias, window.stride, window.pad, window.dilation, self.groups)
+
+    def _ended(self, made: Tensor) -> Tensor:
         if self.slope is None:
             return made
         return F.leaky_relu_(made, self.slope) if self.slope else torch.relu_(made)
+
+
+class SummedConvolution(Convolution):
+    """A convolution of several blobs as if they were joined."""
+
+    def divide(self, channels: list[int]) -> None:
+        """Give each blob its part of the weights, once they are final: what is compiled must find constants."""
+        self._parts = [part.contiguous() for part in self.weight.data.split(channels, 1)]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        made = self._linear(inputs[0], self._parts[0], self.bias)
+        for image, weight in zip(inputs[1:], self._parts[1:], strict=True):
+            made = self._linear(image, weight, None) + made
+        return self._ended(made)
 
 
 class Deconvolution(nn.Module):
@@ -112,8 +131,8 @@ def _cut(made: Tensor, pool: Pool) -> Tensor:
 def convolution(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
     window = convolution_window(layer, len(shapes[0]) - 2)
     bias = weights[1] if len(weights) > 1 else None
-    kind = Deconvolution if layer.type == "Deconvolution" else Convolution
-    return kind(weights[0], bias, window, groups_of(layer, shapes[0][1]))
+    kinds = {"Deconvolution": Deconvolution, "SummedConvolution": SummedConvolution}
+    return kinds.get(layer.type, Convolution)(weights[0], bias, window, groups_of(layer, shapes[0][1]))
 
 
 def pooling(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
