@@ -97,7 +97,8 @@ def test_detections(tmp_path: Path, code: str, shared: bool, eta: float) -> None
     places = random.normal(0, 0.7, (2, count * 4 * (1 if shared else classes))).astype(np.float32)
     scores = random.uniform(0, 1, (2, count * classes)).astype(np.float32)
     settings = f"""detection_output_param {{ num_classes: {classes} share_location: {str(shared).lower()}
-        nms_param {{ nms_threshold: 0.6 top_k: 15 eta: {eta} }} code_type: {code} keep_top_k: 12 confidence_threshold: 0.3 }}"""
+        nms_param {{ nms_threshold: 0.6 top_k: 15 eta: {eta} }}
+        code_type: {code} keep_top_k: 12 confidence_threshold: 0.3 }}"""
     model = one_layer(tmp_path, "DetectionOutput", settings, (places.shape, scores.shape, prior.shape))
 
     found = model.run({"a": places, "b": scores, "c": prior})["out"]

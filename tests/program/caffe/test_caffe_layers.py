@@ -30,6 +30,7 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
         ("kernel_size: 3 dilation: 2 pad: 2", (1, 1), (2, 2), (2, 2), 1),
         ("kernel_size: 3 kernel_size: 1 dilation: 1 dilation: 3 group: 2", (1, 1), (0, 0), (1, 3), 2),
         ("kernel_size: 1 group: 3 stride: 3", (3, 3), (0, 0), (1, 1), 3),
+        ("kernel_size: 3 hole: 2", (1, 1), (0, 0), (2, 2), 1),
     ],
 )
 def test_convolution(tmp_path: Path, settings: str, stride: object, pad: object, dilation: object, group: int) -> None:

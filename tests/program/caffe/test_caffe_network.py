@@ -119,7 +119,7 @@ IMAGE = input_text(1, 3, 8, 8)
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (IMAGE + "\n" + layer_text("Python", name="mine"), "line 3: layer mine (Python) is of a type that is not supported"),
+        (IMAGE + "\n" + layer_text("Python", name="mine"), "line 3: layer mine (Python) is of a type that is not"),
         (IMAGE + CONV.replace("num_output: 4", ""), "layer conv (Convolution) does not say its num_output"),
         (IMAGE + CONV.replace("kernel_size: 3", ""), "does not say its kernel_size"),
         (IMAGE + CONV.replace("kernel_size: 3", "kernel_size: 0"), "kernel, stride or dilation of 0"),
@@ -203,10 +203,9 @@ def test_blobs_of_four_axes_fit_weights_of_fewer(tmp_path: Path) -> None:
 
 
 def test_layers_that_a_file_does_not_name_begin_as_the_prototxt_says(tmp_path: Path) -> None:
-    up = 'convolution_param { num_output: 3 group: 3 kernel_size: 4 stride: 2 bias_term: false weight_filler { type: "bilinear" } }'
-    model = with_weights(
-        tmp_path, IMAGE + layer_text("Deconvolution", up) + CONV, {"conv": [np.zeros((4, 3, 3, 3)), np.zeros(4)]}
-    )
+    up = 'num_output: 3 group: 3 kernel_size: 4 stride: 2 bias_term: false weight_filler { type: "bilinear" }'
+    text = IMAGE + layer_text("Deconvolution", f"convolution_param {{ {up} }}") + CONV
+    model = with_weights(tmp_path, text, {"conv": [np.zeros((4, 3, 3, 3)), np.zeros(4)]})
 
     row = np.array([0.25, 0.75, 0.75, 0.25])
     np.testing.assert_allclose(model.weights["out"][0][2, 0], np.outer(row, row))

@@ -130,7 +130,7 @@ def detector() -> str:
         text += conv(name, "n1", outputs, 3, "pad: 1")
         text += layer_text("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }", name, f"{name}_p")
         text += layer_text("Flatten", "flatten_param { axis: 1 }", f"{name}_p", f"{name}_f")
-    settings = "min_size: 8 max_size: 14 aspect_ratio: 2 flip: true clip: false variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2"
+    settings = "min_size: 8 max_size: 14 aspect_ratio: 2 flip: true clip: false variance: [0.1, 0.1, 0.2, 0.2]"
     text += layer_text("PriorBox", f"prior_box_param {{ {settings} }}", "n1 data", "prior")
     text += layer_text("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 3 } }", "conf_f", "conf_r")
     text += layer_text("Softmax", "softmax_param { axis: 2 }", "conf_r", "conf_s") + layer_text(

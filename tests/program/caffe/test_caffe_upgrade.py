@@ -78,7 +78,7 @@ def test_old_networks_compute_what_new_ones_do(tmp_path: Path, text: str, versio
         ('layers { type: RELU } layer { type: "ReLU" }', "layers of the old form (layers) stand among new ones (layer)"),
         ('layers { layer { type: "unheard" } }', "layers of type 'unheard' are unknown to this old form"),
         ('\nlayers { layer { type: "padding" } }', "line 2: a padding layer has one bottom and one top"),
-        ('layers { layer { type: "padding" pad: 1 } bottom: "a" top: "b" } layers { layer { type: "relu" } bottom: "b" top: "c" }',
+        ('layers { layer { type: "padding" } bottom: "a" top: "b" } layers { layer { type: "relu" } bottom: "b" }',
          "relu layers cannot read a padding layer"),
         ("layers { type: UNHEARD }", "type is UNHEARD, not one of"),
     ],

@@ -47,7 +47,7 @@ def convolution_window(layer: Layer, axes: int) -> Window:
         kernel=_sizes(layer, param, "kernel", "kernel_size", axes),
         stride=_sizes(layer, param, "stride", "stride", axes, 1),
         pad=_sizes(layer, param, "pad", "pad", axes, 0),
-        dilation=_sizes(layer, param, "", "dilation", axes, 1),
+        dilation=_sizes(layer, param, "", "hole" if "hole" in param else "dilation", axes, 1),  # DeepLab's name for it
     )
     if min((*window.kernel, *window.stride, *window.dilation), default=1) < 1:
         layer.refuse("has a kernel, stride or dilation of 0", param, "kernel_size")
