@@ -61,7 +61,8 @@ def network_of(net: Message, sizes: Sizes | None = None) -> Network:
         if layer.type not in RULES:
             layer.refuse("is of a type that is not supported", hint="see docs/reference/caffe.md for those that are")
     if not computing:
-        raise InvalidFile(f"{net.file} has no layers that compute anything")
+        hint = "a solver names its network in another file; for inference that is often deploy.prototxt"
+        raise InvalidFile(f"{net.file} has no layers that compute anything", hint)
     checked_shapes(sizes.shapes, [top for layer in sources for top in layer.tops])
     return _Builder(net, sizes, sources, {name for layer in layers for name in layer.bottoms}).build(computing)
 

@@ -19,7 +19,8 @@ _WARM_UPS = 3  # the first two show TorchScript what it runs, and the third comp
 def compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Callable[..., tuple[Tensor, ...]] | None:
     """A function for inputs of the shapes of the examples; None where TorchScript or oneDNN are not to be had."""
     script: Any = torch.jit
-    if not torch.backends.mkldnn.is_available() or not script._state._enabled.enabled:
+    mkldnn: Any = torch.backends.mkldnn
+    if not mkldnn.is_available() or not script._state._enabled.enabled:
         return None
     before = script.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.no_grad():

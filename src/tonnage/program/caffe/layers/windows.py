@@ -50,7 +50,7 @@ class SummedConvolution(Convolution):
 
     def divide(self, channels: list[int]) -> None:
         """Give each blob its part of the weights, once they are final: what is compiled must find constants."""
-        self._parts = [part.contiguous() for part in self.weight.data.split(channels, 1)]
+        self._parts = [part.contiguous() for part in torch.split(self.weight.data, channels, 1)]
 
     def forward(self, *inputs: Tensor) -> Tensor:
         made = self._linear(inputs[0], self._parts[0], self.bias)
