@@ -18,7 +18,7 @@ from tonnage.program.caffe.layers import BUILDERS
 from tonnage.program.caffe.layers.windows import Convolution, SummedConvolution
 from tonnage.program.caffe.network import Network, reshaped
 from tonnage.program.caffe.normalisation import batch_norm_factors
-from tonnage.program.caffe.processor import compiled
+from tonnage.program.caffe.processor import fastest
 from tonnage.program.caffe.weights import Array
 
 _BY_VALUES = ("DetectionOutput",)  # what these return has a size that depends on values: not to be compiled
@@ -52,8 +52,9 @@ class CaffeModule(nn.Module):
 
     def for_processor(self, weights: Mapping[str, Sequence[Array]]) -> CaffeModule:
         """The same, compiled for a processor and inputs of the shapes that the network was loaded with."""
-        examples = tuple(torch.zeros(shape) for shape in self.network.input_shapes.values())
-        self._fast = compiled(_Front(CaffeModule(apart(self.network), weights)), examples)
+        examples = tuple(torch.rand(shape) for shape in self.network.input_shapes.values())
+        way = fastest(_Front(CaffeModule(apart(self.network), weights)).eval(), examples)
+        self._fast = lambda *inputs: way(*inputs)  # a function, so that what was compiled is no part of this module
         return self
 
     def _front(self, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,11 @@ from tonnage.program.caffe.layer import Layer, Shape, axis_of
 from tonnage.program.caffe.layers.pointwise import Function
 from tonnage.program.caffe.normalisation import batch_norm_factors, uses_stored
 from tonnage.program.caffe.shapes.values import covered
+
+
+_MOST_BAND = 2048  # channels over which a sum of neighbours is worth a product
+_jit: Any = torch.jit
+_is_tracing = _jit.is_tracing
 
 
 class Affine(nn.Module):
@@ -130,8 +136,13 @@ def lrn(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Modu
     if param.get("norm_region") == "WITHIN_CHANNEL":
         return Function(lambda x: x * (1 + alpha * F.avg_pool2d(x * x, size, 1, size // 2)) ** -beta)
 
+    distance = torch.arange(min(shapes[0][1], _MOST_BAND))
+    band = ((distance[:, None] - distance).abs() <= size // 2).float()[:, :, None, None]
+
     def across(blob: Tensor) -> Tensor:
         channels = blob.shape[1]
+        if channels == len(band) and _is_tracing():  # oneDNN is slow with slices, but not with a product that sums
+            return blob * torch.pow(F.conv2d(blob * blob, band) * (alpha / size) + k, -beta)
         squares = F.pad(blob * blob, (0, 0, 0, 0, size // 2, size // 2))
         total = squares[:, :channels]
         for first in range(1, size):
