@@ -14,7 +14,6 @@ from tonnage.program.caffe.layers.pointwise import Function
 from tonnage.program.caffe.normalisation import batch_norm_factors, uses_stored
 from tonnage.program.caffe.shapes.values import covered
 
-
 _MOST_BAND = 2048  # channels over which a sum of neighbours is worth a product
 _jit: Any = torch.jit
 _is_tracing = _jit.is_tracing
