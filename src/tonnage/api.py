@@ -80,8 +80,8 @@ def estimate(
             raise UsageError("a trace has one batch size; name the program itself to try others")
         return evaluate(program)
     parsed = parse_program(str(program), tuple(arguments))
-    if parsed.kind == "onnx" and batches:
-        options = replace(options, batch=batches[0])  # an ONNX file may leave its batch open
+    if parsed.kind in ("onnx", "caffe") and batches:
+        options = replace(options, batch=batches[0])  # a file may leave its batch open
     progress("following the program on a virtual GPU")
     trace = capture(parsed, options)
     if save_trace is not None:

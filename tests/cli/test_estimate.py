@@ -111,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train.py", "--bogus"], 2, "No such option: --bogus", True),
         (["train.py", "--html", "nowhere/page.html"], 2, "there is no folder nowhere", None),
         (["train.py", "--save-trace", "nowhere/run.trace"], 2, "there is no folder nowhere", None),
-        (["net.prototxt"], 2, "Caffe models such as net.prototxt cannot be read yet", True),
+        (["net.prototxt"], 2, "net.prototxt has no layers that compute anything", True),
         (["words.trace"], 2, "words.trace is not a readable trace", True),
         (["broken.trace"], 2, "broken.trace is not a readable trace", True),
         (["run.trace", "--batch", "8"], 2, "a trace has one batch size", None),

@@ -68,7 +68,7 @@ def test_functions_and_onnx_files_are_programs(tmp_path: Path) -> None:
     [
         ("a.trace", "cannot be split: a trace tells what a program did", "model.py:build"),
         ("a.py", "names no function that builds a network", "a.py:build"),
-        ("a.prototxt", "Caffe models such as a.prototxt cannot be read yet", "ONNX"),
+        ("a.caffemodel", "holds weights; the network is in a prototxt", "deploy.prototxt"),
     ],
 )
 def test_programs_that_are_no_networks_are_refused(tmp_path: Path, name: str, told: str, hint: str) -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def estimate_command(
-    program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
+    program: Annotated[
+        str, typer.Argument(help="A script, module:function, an ONNX file, a prototxt or a saved trace.")
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     gpu: Annotated[list[str] | None, typer.Option("--gpu", "-g", help="Only this GPU; may be repeated.")] = None,
     gpus: Annotated[str, typer.Option(help="Numbers of GPUs of each kind, separated by commas.")] = "1",
@@ -25,7 +27,9 @@ def estimate_command(
     batch: Annotated[str, typer.Option(help="Other batch sizes to try, separated by commas.")] = "",
     find_max_batch: Annotated[bool, typer.Option("--find-max-batch", help="The largest batch on each GPU.")] = False,
     batch_arg: Annotated[str, typer.Option(help="The option or constant that holds the batch size.")] = "",
-    size: Annotated[list[str] | None, typer.Option(help="NAME=N: a free dimension of an ONNX file.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="NAME=N: a dimension that an ONNX file or a prototxt leaves open.")
+    ] = None,
     save_trace: Annotated[Path | None, typer.Option(help="Save what the program did, for later.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report that any browser can show.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,

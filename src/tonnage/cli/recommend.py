@@ -16,7 +16,9 @@ _SHOWN = 5  # alternatives and rejected ones in the table
 
 
 def recommend_command(
-    program: Annotated[str, typer.Argument(help="A script, module:function, an ONNX file or a saved trace.")],
+    program: Annotated[
+        str, typer.Argument(help="A script, module:function, an ONNX file, a prototxt or a saved trace.")
+    ],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     deadline: Annotated[
         str | None, typer.Option(help="The run must end within this time, such as 90min, 6h or 2d.")

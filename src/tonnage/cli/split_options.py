@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 Program = Annotated[
-    str, typer.Argument(help="What to split: model.py:build, an ONNX file, a profile, or a network's file.")
+    str, typer.Argument(help="What to split: model.py:build, an ONNX file, a prototxt, a profile, or a network's file.")
 ]
 Network = Annotated[str, typer.Option("--network", "-n", help="The same, for files.")]
 Cluster = Annotated[

@@ -166,7 +166,7 @@ def hardware_of(cpu_cores: float, memory_bytes: int, gpu_count: int | None, gpu:
 
 
 def check_script(program: Path) -> None:
-    if program.suffix in (".yaml", ".onnx", ".trace"):
+    if program.suffix in (".yaml", ".onnx", ".prototxt", ".caffemodel", ".trace"):
         raise UsageError(f"{program} is no script", "name the Python program that shall run")
 
 

@@ -63,6 +63,10 @@ def capture(program: Program, options: CaptureOptions | None = None) -> Trace:
         from tonnage.program.onnx_model import trace_onnx
 
         return trace_onnx(Path(program.target), batch=options.batch, sizes=options.sizes, runs=options.steps)
+    if program.kind == "caffe":
+        from tonnage.program.caffe.model import open_network
+
+        open_network(program, batch=options.batch, sizes=options.sizes)  # says what is wrong before anything runs
     return _capture_in_process(program, options)
 
 
@@ -98,6 +102,7 @@ def _request(program: Program, options: CaptureOptions, folder: str) -> dict[str
         "steps": options.steps,
         "batch": options.batch,
         "batch_option": options.batch_option,
+        "sizes": dict(options.sizes or {}),
         "folder": folder,
         "gpu": pretended(find_gpu(options.gpu)),
     }

@@ -34,7 +34,7 @@ def contents_digest(program: Program, entry: str, files: Mapping[str, bytes]) ->
 
 def _combine(program: Program, entry: str, digests: Mapping[str, str]) -> str:
     parts = sorted(digests.items(), key=lambda part: PurePosixPath(part[0]))
-    kind = "file" if program.kind in ("onnx", "trace") else program.kind
+    kind = "file" if program.kind in ("onnx", "caffe", "trace") else program.kind
     # The script itself is named apart: a folder may hold several that import each other.
     said = [kind, entry, program.function, list(program.arguments), parts]
     return "sha256:" + hashlib.sha256(json.dumps(said).encode()).hexdigest()

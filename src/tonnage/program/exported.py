@@ -37,6 +37,8 @@ class Exported:
 
 def export_program(program: Program, *, training: bool = False, batch: int | None = None) -> Exported:
     """The network that a `file.py:function` builds, run in this process as the user would; raises `CaptureError`."""
+    if program.kind == "caffe":
+        return _export_caffe(program, training, batch)
     if program.kind != "function":
         raise UsageError(f"{program.name} names no function that builds a network", "write it as file.py:build")
     _check_torch()
@@ -70,6 +72,21 @@ def export_module(
         graph: Any = exported.module(check_guards=False)
     found = _loss_of(graph, name) if training else ""
     return Exported(name=name, module=graph, arguments=arguments, keywords=keywords, loss=found)
+
+
+def _export_caffe(program: Program, training: bool, batch: int | None) -> Exported:
+    """The network of a prototxt, with weights where there are any; their values do not matter to its costs."""
+    if training:
+        raise UsageError(f"{program.target} can only be run, not trained", "leave out --train")
+    _check_torch()
+    import torch
+
+    from tonnage.program.caffe.execution import CaffeModule
+    from tonnage.program.caffe.model import open_program
+
+    model = open_program(program, batch=batch)
+    inputs = tuple(torch.zeros(shape) for shape in model.inputs.values())
+    return export_module(CaffeModule(model.network, model.weights), inputs, name=program.name)
 
 
 def kept_together(module: GraphModule) -> tuple[frozenset[str], ...]:

@@ -1,4 +1,4 @@
-"""What the user wrote: a script with arguments, `module:function`, an ONNX file, or a saved Trace."""
+"""What the user wrote: a script with arguments, `module:function`, an ONNX file, a Caffe model, or a saved Trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTION = re.compile(r"(?P<module>[\w./\\-]+):(?P<function>[A-Za-z_]\w*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Something that can be captured. `kind` is `script`, `function`, `onnx` or `trace`."""
+    """Something that can be captured. `kind` is `script`, `function`, `onnx`, `caffe` or `trace`."""
 
     kind: str
     target: str
@@ -51,8 +51,26 @@ def _from_file(path: Path, arguments: tuple[str, ...]) -> Program:
     if suffix == ".onnx":
         return Program(kind="onnx", target=str(path))
     if suffix in (".prototxt", ".caffemodel"):
-        raise UsageError(f"Caffe models such as {path.name} cannot be read yet", "convert it to ONNX")
+        return _caffe(path, arguments)
     return Program(kind="script", target=str(path), arguments=arguments)
+
+
+def _caffe(path: Path, arguments: tuple[str, ...]) -> Program:
+    """A prototxt with the caffemodel that may be named behind it, or a caffemodel with the prototxt beside it."""
+    if path.suffix.lower() == ".prototxt":
+        if len(arguments) > 1 or any(Path(each).suffix.lower() != ".caffemodel" for each in arguments):
+            raise UsageError(f"{path} takes a caffemodel as its only argument, but got: {' '.join(arguments)}")
+        if arguments and not Path(arguments[0]).is_file():
+            raise NotFound(f"there is no file {arguments[0]}")
+        return Program(kind="caffe", target=str(path), arguments=arguments)
+    if arguments:
+        raise UsageError(f"{path} takes no arguments, but got: {' '.join(arguments)}")
+    prototxt = next(
+        (p for p in (path.with_suffix(".prototxt"), path.with_name("deploy.prototxt")) if p.is_file()), None
+    )
+    if prototxt is None:
+        raise UsageError(f"{path} holds weights; the network is in a prototxt", "name it: deploy.prototxt " + str(path))
+    return Program(kind="caffe", target=str(prototxt), arguments=(str(path),))
 
 
 def _module(text: str) -> str:

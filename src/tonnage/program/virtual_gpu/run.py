@@ -25,6 +25,8 @@ def program(virtual: Any, request: dict[str, Any]) -> None:
     _seed()
     if request["kind"] == "function":
         _run_function(virtual, request)
+    elif request["kind"] == "caffe":
+        _run_caffe(virtual, request)
     else:
         _run_script(virtual, request["target"])
 
@@ -56,7 +58,23 @@ def _run_script(virtual: Any, target: str) -> None:
 def _run_function(virtual: Any, request: dict[str, Any]) -> None:
     function = load_function(request["target"], request["function"])
     result = _call(virtual, function)
-    model, inputs, extras = parts_of(result, request)
+    _run_steps(virtual, *parts_of(result, request))
+
+
+def _run_caffe(virtual: Any, request: dict[str, Any]) -> None:
+    """The network of a prototxt; what its weights are does not change what it needs."""
+    from tonnage.program.caffe.execution import CaffeModule
+    from tonnage.program.caffe.model import open_network
+    from tonnage.program.program import Program
+
+    program = Program(kind="caffe", target=request["target"], arguments=tuple(request["arguments"]))
+    network = open_network(program, batch=virtual.batch.wanted, sizes=request["sizes"])
+    shapes = list(network.input_shapes.values())
+    virtual.batch.note(shapes[0][0] if shapes and shapes[0] else 1, "the inputs")
+    _run_steps(virtual, CaffeModule(network).eval(), tuple(torch.zeros(shape) for shape in shapes), {})
+
+
+def _run_steps(virtual: Any, model: Any, inputs: Any, extras: dict[str, Any]) -> None:
     model = model.to("cuda") if isinstance(model, nn.Module) else model
     inputs = moved(inputs)
     optimizer, loss = extras.get("optimizer"), extras.get("loss")

@@ -14,7 +14,7 @@ from tonnage.split.sources.network_file import is_network, load_network
 from tonnage.split.sources.profile_text import is_profile, parse_profile
 
 _PROGRAMS = (".onnx", ".py", ".trace", ".prototxt", ".caffemodel")
-_KINDS = "a network is a program (model.py:build), an ONNX file, a profile, or JSON of Tonnage or of the public format"
+_KINDS = "a network is a program (model.py:build), an ONNX file, a prototxt, a profile, or JSON, of Tonnage or public"
 
 
 def open_network(
@@ -25,8 +25,8 @@ def open_network(
 ) -> Network:
     """The network that is meant; raises `NotFound`, `UsageError` or `InvalidFile`.
 
-    `from_program` makes those whose costs no file tells: of `module:function` and of ONNX files. `from_public` takes what a
-    file of the public format says, and the file's name.
+    `from_program` makes those whose costs no file tells: of `module:function`, ONNX files and Caffe models. `from_public`
+    takes what a file of the public format says, and the file's name.
     """
     path = Path(target)
     if not path.is_file() or path.suffix.lower() in _PROGRAMS:
