@@ -88,10 +88,7 @@ def ray_rig(nodes: tuple[RigNode, ...] = NODES) -> Iterator[RayRig]:
         pytest.skip("NO RAY: a real cluster is not tried; pip install 'ray[default]'")
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short path: sockets are in it
     arguments = [json.dumps([asdict(node) for node in nodes]), folder]
-    Path(folder, "ray").mkdir()  # where it notes its address; it does not make this folder itself
-    environment = os.environ | {
-        "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_TMPDIR": folder,
-    }  # fmt: skip
+    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     log_path = Path(folder, "rig.log")
     with open(log_path, "wb") as log:
         holder = subprocess.Popen(
@@ -113,8 +110,12 @@ def ray_rig(nodes: tuple[RigNode, ...] = NODES) -> Iterator[RayRig]:
 
 
 def _hold(nodes: list[dict[str, Any]], folder: str) -> None:
+    from ray._common.utils import get_default_system_temp_dir
     from ray.cluster_utils import Cluster
 
+    os.makedirs(
+        Path(get_default_system_temp_dir(), "ray"), exist_ok=True
+    )  # where it notes its address; it does not make this folder itself
     port, agent_port = _free_ports(2)
     head = _arguments(nodes[0], folder) | {
         "include_dashboard": True, "dashboard_host": "127.0.0.1", "dashboard_port": port,

@@ -24,10 +24,11 @@ from tonnage.split.layout import Layout
 from tonnage.split.pool import Pool, make_pool
 from tonnage.split.targets import Target
 from tonnage.stages.adapting import adapt
-from tonnage.stages.carrying_out import Where, carry_out, observed
+from tonnage.stages.carrying_out import Where, carry_out
 from tonnage.stages.cutting import cut
 from tonnage.stages.hosts import StageHost, Timeouts
 from tonnage.stages.networks import Kinds, network_of
+from tonnage.stages.observing import observed
 from tonnage.stages.orders import team_of
 from tonnage.stages.run import run_distribution
 from tonnage.stages.training import Training
@@ -73,10 +74,12 @@ def test_inference_keeps_every_bit_and_tells_of_every_device(alike: Cluster) -> 
     assert found.metrics is not None
     assert predicted["n2"] == predicted["n1"] == pytest.approx(2 * found.metrics.busy_seconds["n1"])
     assert {"n0->n1", "n0->n2"} <= predicted.keys()
-    seen = observed(outcome, taken_at=0.0, valid_seconds=60.0)
+    seen = observed(outcome, pool.fabric, alike, taken_at=0.0, valid_seconds=60.0)
     measured = {stage.device: stage.forward_seconds.median for stage in outcome.report.stages}
     speeds = {entry.place: entry.speed.median for entry in seen.places if entry.speed}
-    assert speeds == pytest.approx({device: predicted[device] / measured[device] for device in ("n0", "n1", "n2")})
+    assert set(speeds) == {"n0", "n1", "n2"}
+    for device, speed in speeds.items():  # what is too short to tell is as predicted
+        assert speed in (1.0, pytest.approx(predicted[device] / measured[device]))
 
 
 def test_training_ends_with_the_weights_of_one_process(alike: Cluster) -> None:
@@ -121,4 +124,4 @@ def test_a_distribution_with_replicas_is_not_adapted(alike: Cluster) -> None:
     pool = pool_of(exported, alike)
     found = second_half_twice(pool, exported)
     with pytest.raises(UsageError, match="replicated stages"):
-        next(adapt(found, pool, alike, lambda distribution, pool: pytest.fail("it ran"), rounds=1))
+        next(adapt(found, pool, alike, lambda distribution, pool: pytest.fail("it ran"), rounds=2))
