@@ -93,7 +93,16 @@ def _servers_app() -> typer.Typer:
     return servers
 
 
+def _serve_app() -> typer.Typer:
+    from tonnage.cli.serve import ServeGroup, run_command
+
+    serve = typer.Typer(help="Serve models to clients of Triton and KServe.", cls=ServeGroup)
+    serve.command("run")(run_command)
+    return serve
+
+
 app.add_typer(_servers_app(), name="servers")
+app.add_typer(_serve_app(), name="serve")
 app.add_typer(_cluster_app(), name="cluster")
 app.add_typer(_bench_app(), name="bench")
 

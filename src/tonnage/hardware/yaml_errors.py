@@ -1,14 +1,22 @@
 """What is wrong in a file written by users, as one sentence with file, line and field."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tonnage.errors import InvalidFile
 from tonnage.hardware.catalogue import nearest
-from tonnage.hardware.yaml_lines import Document, Location, format_location
+from tonnage.hardware.yaml_lines import Location, format_location
+
+
+class Located(Protocol):
+    """The content of a file whose fields have lines."""
+
+    def line(self, location: Location) -> int: ...
+
+    def error(self, location: Location, text: str, hint: str = "") -> InvalidFile: ...
 
 
 class Problem(Exception):
@@ -19,7 +27,7 @@ class Problem(Exception):
         self.location, self.text = tuple(location), text
 
 
-def invalid_file(document: Document, error: ValidationError, sections: Sequence[type[BaseModel]]) -> InvalidFile:
+def invalid_file(document: Located, error: ValidationError, sections: Sequence[type[BaseModel]]) -> InvalidFile:
     """One error for all that pydantic found wrong. `sections` are the models whose fields the user may have meant.
 
     The first problem in the order of the file is the message; the hint names the others.

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.errors import InvalidFile
 from tonnage.program.caffe.message import Message, message_of
-from tonnage.program.caffe.text_format import MOST_DEPTH, Block, Plain, Quoted, parse_text
+from tonnage.program.text_format import MOST_DEPTH, Block, Plain, Quoted, parse_text
 
 
 def entries(text: str) -> list[tuple[str, object]]:

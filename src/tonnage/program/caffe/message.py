@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from tonnage.errors import InvalidFile, NotFound
 from tonnage.program.caffe.schema import ENUMERATIONS, IGNORED, KINDS, OPEN, Field
-from tonnage.program.caffe.text_format import Block, Plain, Quoted, Value, parse_text
+from tonnage.program.text_format import Block, Plain, Quoted, Value, parse_text
 
 _MOST_TEXT_BYTES = 64 << 20
 _TRUE, _FALSE = ("true", "True", "t", "1"), ("false", "False", "f", "0")

@@ -1,4 +1,4 @@
-"""Reads protobuf's text format, of which a prototxt is one: names, values and lines, without knowing what they mean.
+"""Reads protobuf's text format, which prototxt and pbtxt files are: names, values and lines, without knowing what they mean.
 
 Everything that is wrong is said in one sentence that names the file and the line.
 """
@@ -81,7 +81,7 @@ class _Parser:
     def _entry(self, block: Block, depth: int) -> None:
         name = self._take()
         if name.text == "[" and name.kind == "mark":
-            self._refuse("an extension in brackets, which Caffe's networks do not have", name.line)
+            self._refuse("an extension in brackets, which is not known here", name.line)
         if name.kind != "word":
             self._refuse(f"{_shown(name)} where the name of a field should be", name.line)
         self._fields += 1

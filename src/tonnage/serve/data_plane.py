@@ -1,0 +1,92 @@
+"""Everything that clients can ask for, whichever transport they use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tonnage import __version__
+from tonnage.serve.classification import with_classes
+from tonnage.serve.configuration_json import configuration_json
+from tonnage.serve.errors import InvalidRequest, Unsupported
+from tonnage.serve.models import Models
+from tonnage.serve.requests import Answer, Request, Response
+from tonnage.serve.shared_regions import SharedRegions
+
+SERVER_NAME = "tonnage"
+# The parts of Triton's protocol beyond the common one that this server has.
+EXTENSIONS = [
+    "classification", "model_repository", "schedule_policy", "model_configuration", "system_shared_memory",
+    "binary_tensor_data", "parameters", "statistics",
+]  # fmt: skip
+
+
+@dataclass(slots=True)
+class DataPlane:
+    models: Models
+    regions: SharedRegions = field(default_factory=SharedRegions)
+    is_draining: bool = False
+    in_flight: int = 0
+    _clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.is_draining and self.models.are_ready
+
+    def infer(self, request: Request) -> None:
+        """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
+        version = self.models.find(request.model, request.version)
+        version.checker.check(request)
+        request.arrived = self._clock()
+        if request.outputs is not None and any(each.classes for each in request.outputs):
+            request.answer = _naming_classes(request, version.configuration, request.answer)
+        version.submit(request)
+
+    def server_metadata(self) -> dict[str, Any]:
+        return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}
+
+    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        found = self.models.find(name, version)
+        versions = [found.version] if version else [each.version for each in self.models.versions(name)]
+        return found.configuration.metadata(versions)
+
+    def model_is_ready(self, name: str, version: str = "") -> bool:
+        return not self.is_draining and self.models.find(name, version).is_ready
+
+    def model_configuration(self, name: str, version: str = "") -> dict[str, Any]:
+        return configuration_json(self.models.find(name, version).configuration)
+
+    def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
+        return [each.to_json() for each in self.models.index() if not ready_only or each.state == "READY"]
+
+    async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
+        """`config` is a whole configuration as JSON; `file:PATH` are files of the model, which come with it."""
+        files = sorted(key for key in parameters if key.startswith("file:"))
+        if files:
+            raise Unsupported(f"{files[0]}: models are loaded from the repository, not from requests")
+        text = parameters.get("config")
+        if text is not None and type(text) is not str:
+            raise InvalidRequest("parameters.config is not a string")
+        await self.models.load(name, text)
+
+    async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
+        await self.models.unload(name)
+
+    def statistics(self, name: str = "", version: str = "") -> list[dict[str, Any]]:
+        if not name:
+            chosen = self.models.all()
+        else:
+            chosen = [self.models.find(name, version)] if version else self.models.versions(name)
+        return [each.statistics.to_json(each.configuration.name, each.version) for each in chosen]
+
+
+def _naming_classes(request: Request, configuration: Any, answer: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    def named(result: Answer) -> None:
+        if isinstance(result, Response):
+            outputs = with_classes(result.outputs, request, configuration)
+            result = Response(result.model, result.version, result.id, outputs, result.parameters)
+        answer(result)
+
+    return named

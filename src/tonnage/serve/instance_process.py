@@ -1,0 +1,195 @@
+"""The server's side of an instance: starts its process, hands it turns, hears what came of them and that it died."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tonnage.errors import InvalidFile, Unreachable
+from tonnage.serve.arena import Arena, aligned
+from tonnage.serve.configuration import ModelConfiguration
+from tonnage.serve.runtimes import LoadOrder
+from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
+
+# A tensor of a turn: name, datatype, shape, and the buffers that are put behind each other.
+TurnTensor: TypeAlias = tuple[str, str, tuple[int, ...], "Sequence[bytes | memoryview]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePlace:
+    """Where an instance runs: on the processor, or on a GPU of this machine."""
+
+    gpu: int | None = None
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of one run: tensors that lie in the arena until the next one, and the nanoseconds of its parts."""
+
+    outputs: list[tuple[str, str, tuple[int, ...], memoryview]]
+    input_ns: int
+    infer_ns: int
+    output_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    message: str
+    is_clients: bool  # the inputs were wrong
+
+
+class InstanceProcess:
+    """`on_done` and `on_end` are called from the event loop; `on_end` once, and only after `start` has returned."""
+
+    def __init__(
+        self,
+        order: LoadOrder,
+        *,
+        on_done: Callable[[InstanceProcess, Turn | TurnFailed], None],
+        on_end: Callable[[InstanceProcess], None],
+        place: InstancePlace,
+    ) -> None:
+        self.order = order
+        self.place = place
+        self.turn: Any = None  # what it is busy with, in the words of its owner
+        self._on_done, self._on_end = on_done, on_end
+        self._loop = asyncio.get_running_loop()
+        self._loaded: asyncio.Future[ModelConfiguration] = self._loop.create_future()
+        self._inputs: Arena | None = None
+        self._outputs: Arena | None = None
+        self._turns = 0
+        self._is_closed = False
+        self._channel, theirs = Channel.pair()
+        self._channel.socket.setblocking(False)
+        self._process = self._spawn(theirs.fileno())
+        theirs.close()
+        self._loop.add_reader(self._channel.socket.fileno(), self._readable)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def start(self, seconds: float) -> ModelConfiguration:
+        """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable` where it died or took too long."""
+        try:
+            self._channel.send((LOAD, pickle.dumps(self.order)))
+            return await asyncio.wait_for(self._loaded, seconds)
+        except TimeoutError:
+            self.close()
+            raise Unreachable(f"{self.order.path} was not loaded within {seconds:g} s") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, tensors: list[TurnTensor], wanted: tuple[str, ...]) -> None:
+        """One turn; `on_done` tells what came of it. Raises `BrokenPipeError` or the like where the process is gone."""
+        placed: list[Placed] = []
+        end = 0
+        for name, datatype, shape, parts in tensors:
+            size = sum(map(len, parts)) if len(parts) > 1 else len(parts[0])
+            placed.append((name, datatype, shape, end, size))
+            end = aligned(end + size)
+        arena = self._inputs
+        if arena is None or arena.size < end:
+            arena = self._larger(end)
+        view = arena.view
+        for (_, _, _, place, _), (_, _, _, parts) in zip(placed, tensors, strict=True):
+            for part in parts:
+                size = len(part)
+                view[place : place + size] = part
+                place += size
+        self._turns += 1
+        self._channel.send((RUN, self._turns, [(placed, wanted)]))
+
+    def close(self) -> None:
+        """The process sees that its socket is closed and ends; one that does not is killed by `reap`."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._channel.socket.fileno())
+        self._channel.close()
+        for arena in (self._inputs, self._outputs):
+            if arena is not None:
+                arena.close()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+
+    async def reap(self, seconds: float = 5.0) -> str:
+        """Waits for the end of the process, and tells how it ended."""
+        deadline = self._loop.time() + seconds
+        while self._process.poll() is None:
+            if self._loop.time() > deadline:
+                self.kill()
+            await asyncio.sleep(0.02)
+        code = self._process.returncode
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
+        threads = str(self.order.threads)
+        environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        if self.place.gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = str(self.place.gpu)
+        command = [sys.executable, "-m", "tonnage.serve.instance", str(descriptor)]
+        return subprocess.Popen(
+            command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,
+            start_new_session=True,  # a Ctrl-C is for the server
+        )  # fmt: skip
+
+    def _larger(self, size: int) -> Arena:
+        arena, descriptor = Arena.make(2 * size)
+        try:
+            self._channel.send((INPUTS, arena.size), descriptor)
+        finally:
+            os.close(descriptor)
+        if self._inputs is not None:
+            self._inputs.close()
+        self._inputs = arena
+        return arena
+
+    def _readable(self) -> None:
+        try:
+            received = self._channel.receive()
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            received = None
+        if received is None:
+            self._ended()
+            return
+        message, descriptor = received
+        if message[0] == DONE:
+            self._on_done(self, self._turn(message[2][0]))
+        elif message[0] == OUTPUTS:
+            if self._outputs is not None:
+                self._outputs.close()
+            self._outputs = Arena(descriptor, message[1])
+            os.close(descriptor)
+        elif message[0] == READY:
+            self._loaded.set_result(pickle.loads(message[1]))  # noqa: S301 - from our own process
+        elif message[0] == FAILED:
+            self._loaded.set_exception(InvalidFile(message[1], message[2]))
+
+    def _turn(self, result: tuple[Any, ...]) -> Turn | TurnFailed:
+        if len(result) == 2:
+            return TurnFailed(*result)
+        placed, input_ns, infer_ns, output_ns = result
+        view = self._outputs.view if self._outputs is not None else memoryview(b"")
+        outputs = [(name, kind, shape, view[start : start + size]) for name, kind, shape, start, size in placed]
+        return Turn(outputs, input_ns, infer_ns, output_ns)
+
+    def _ended(self) -> None:
+        self.close()
+        if self._loaded.done():
+            self._on_end(self)
+        else:
+            self._loaded.set_exception(Unreachable(f"the instance of {self.order.path} died while it loaded the model"))
