@@ -62,7 +62,7 @@ def run_command(
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,
-        gpus=_gpus(device),
+        gpus=gpus_of(device),
         control=_control(control),
         load_models=tuple(load_model or ("*",)),
         poll_seconds=poll_seconds,
@@ -96,7 +96,7 @@ def _say(addresses: Addresses) -> None:
     print(f"metrics at {addresses.metrics}", file=sys.stderr, flush=True)
 
 
-def _gpus(device: str) -> tuple[int, ...]:
+def gpus_of(device: str) -> tuple[int, ...]:
     """None for the processor; raises `UsageError`."""
     from tonnage.errors import UsageError
     from tonnage.hardware.probe import probe

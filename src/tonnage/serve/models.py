@@ -158,7 +158,7 @@ class Models:
     async def _load_version(self, folder: ModelFolder, version: int, settings: ModelConfiguration) -> ServedVersion:
         backend, path = find_model_file(folder.versions[version], settings.file_name)
         settings = replace(settings, backend=settings.backend or backend)
-        served = ServedVersion(settings, version, settings.backend, path, _places(settings, self._gpus))
+        served = ServedVersion(settings, version, settings.backend, path, places_of(settings, self._gpus))
         await served.load()
         return served
 
@@ -168,7 +168,7 @@ class Models:
         task.add_done_callback(self._retiring.discard)
 
 
-def _places(configuration: ModelConfiguration, gpus: tuple[int, ...]) -> list[InstancePlace]:
+def places_of(configuration: ModelConfiguration, gpus: tuple[int, ...]) -> list[InstancePlace]:
     """Threads are shared out among the instances on the processor."""
     places: list[int | None] = []
     for group in configuration.groups:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import orjson
 
 from tonnage.errors import TonnageError
+from tonnage.serve import page
 from tonnage.serve.access import Access
 from tonnage.serve.compression import chosen_encoding, compress, decompress
 from tonnage.serve.data_plane import DataPlane
@@ -45,6 +46,9 @@ class Rest:
                 self._check_access(request, parts)
             if parts[-1] == "infer" and parts[1] == "v2":
                 self._infer(request, parts, reply)
+                return
+            if parts[1] != "v2":
+                reply(200, *self._page(request, parts[1:]))
                 return
             result = self._route(request, [unquote(part) for part in parts[1:]])
             if isinstance(result, Coroutine):
@@ -112,12 +116,21 @@ class Rest:
         request.client = http.client
         self.plane.infer(request)
 
+    def _page(self, http: HttpRequest, parts: list[str]) -> tuple[Headers, bytes]:
+        _only(http, "GET")
+        match parts:
+            case [""]:
+                return page.file("index.html")
+            case ["page", "state"]:
+                return JSON, orjson.dumps(page.state(self.plane))
+            case ["page", name]:
+                return page.file(name)
+        raise UnknownThing(f"there is no {http.path} here")
+
     # -- everything else ----------------------------------------------------------------------------------------------
 
     def _route(self, http: HttpRequest, parts: list[str]) -> Any:
         """What to answer as JSON, or a coroutine of it."""
-        if parts[0] != "v2":
-            raise UnknownThing(f"there is no {http.path} here")
         match parts[1:]:
             case [] | [""]:
                 return _only(http, "GET") or self.plane.server_metadata()
