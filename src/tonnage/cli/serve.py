@@ -47,8 +47,8 @@ def run_command(
 ) -> None:
     """Serve models to clients of Triton and KServe, over REST and gRPC.
 
-    ONNX, PyTorch and Caffe models are found by their files; config.pbtxt or config.yaml beside the versions says how they are
-    served. SIGTERM answers what has come in and ends.
+    ONNX, PyTorch and Caffe models are found by their files; config.pbtxt or config.yaml beside the versions says how
+    they are served. SIGTERM answers what has come in and ends.
     """
     from tonnage.serve.access import read_access
     from tonnage.serve.http_connection import HttpLimits

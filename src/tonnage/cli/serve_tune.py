@@ -42,7 +42,15 @@ def tune_command(
     limit = _seconds(p99)
     found = []
     for folder in folders:
-        tuned = _tune(folder, _counts("--instances", instances), _counts("--batch", batch), seconds, gpus_of(device), shapes, limit)
+        tuned = _tune(
+            folder,
+            _counts("--instances", instances),
+            _counts("--batch", batch),
+            seconds,
+            gpus_of(device),
+            shapes,
+            limit,
+        )
         found.append(tuned)
         if not dry_run:
             write_configuration(tuned.configuration, folder.path)
@@ -52,7 +60,9 @@ def tune_command(
         print(json.dumps({"models": [_document(each) for each in found]}, indent=2))
 
 
-def _tune(folder: Any, instances: list[int], batches: list[int], seconds: float, gpus: Any, shapes: Any, limit: float | None) -> Tuned:
+def _tune(
+    folder: Any, instances: list[int], batches: list[int], seconds: float, gpus: Any, shapes: Any, limit: float | None
+) -> Tuned:
     import asyncio
 
     import uvloop
@@ -63,9 +73,15 @@ def _tune(folder: Any, instances: list[int], batches: list[int], seconds: float,
     with progress() as say, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(
             tune(
-                folder, instances=instances, batches=batches, seconds=seconds, gpus=gpus, shapes=shapes,
-                most_p99_seconds=limit, progress=say,
-            )  # fmt: skip
+                folder,
+                instances=instances,
+                batches=batches,
+                seconds=seconds,
+                gpus=gpus,
+                shapes=shapes,
+                most_p99_seconds=limit,
+                progress=say,
+            )
         )
 
 

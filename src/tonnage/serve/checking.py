@@ -61,7 +61,9 @@ class Checker:
             found = count_strings(tensor.data)
             if found != elements:
                 told = "lengths that point outside of it" if found < 0 else f"{found} strings"
-                raise InvalidRequest(f"input {tensor.name!r} has {told}; its shape {list(tensor.shape)} needs {elements}")
+                raise InvalidRequest(
+                    f"input {tensor.name!r} has {told}; its shape {list(tensor.shape)} needs {elements}"
+                )
         elif len(tensor.data) != elements * ITEM_BYTES[tensor.datatype]:
             raise InvalidRequest(
                 f"input {tensor.name!r} has {len(tensor.data)} bytes; {tensor.datatype} of the shape {list(tensor.shape)} "
@@ -71,17 +73,23 @@ class Checker:
     def _check_names(self, inputs: list[Tensor]) -> None:
         names = {tensor.name for tensor in inputs}
         if len(names) < len(inputs):
-            twice = next(each.name for place, each in enumerate(inputs) if each.name in [one.name for one in inputs[:place]])
+            twice = next(
+                each.name for place, each in enumerate(inputs) if each.name in [one.name for one in inputs[:place]]
+            )
             raise InvalidRequest(f"input {twice!r} is given twice")
         for name in self._needed:
             if name not in names:
-                raise InvalidRequest(f"{self._configuration.name} needs the input {name!r}, which the request does not have")
+                raise InvalidRequest(
+                    f"{self._configuration.name} needs the input {name!r}, which the request does not have"
+                )
 
     def _check_outputs(self, request: Request) -> None:
         for wanted in request.outputs or ():
             if wanted.name not in self._outputs:
                 known = ", ".join(self._outputs)
-                raise InvalidRequest(f"{self._configuration.name} has no output {wanted.name!r}; its outputs are {known}")
+                raise InvalidRequest(
+                    f"{self._configuration.name} has no output {wanted.name!r}; its outputs are {known}"
+                )
 
     def _rows(self, inputs: list[Tensor]) -> int:
         rows = inputs[0].shape[0] if inputs else 1

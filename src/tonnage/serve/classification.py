@@ -17,7 +17,9 @@ def classified(tensor: Tensor, classes: int, labels: tuple[str, ...], has_batche
     scores = as_array(tensor.datatype, tensor.shape, tensor.data).reshape(rows, -1)
     count = min(classes, scores.shape[1])
     best = np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, :count]
-    texts = [_text(row[index], int(index), labels) for row, places in zip(scores, best, strict=True) for index in places]
+    texts = [
+        _text(row[index], int(index), labels) for row, places in zip(scores, best, strict=True) for index in places
+    ]
     shape = (rows, count) if has_batches else (count,)
     assert prod(shape) == len(texts)
     return Tensor(tensor.name, BYTES, shape, join_strings(text.encode() for text in texts))
@@ -30,7 +32,9 @@ def with_classes(outputs: list[Tensor], request: Request, configuration: ModelCo
         return outputs
     labels = {spec.name: spec.labels for spec in configuration.outputs}
     return [
-        classified(each, classes[each.name], labels[each.name], configuration.has_batches) if each.name in classes else each
+        classified(each, classes[each.name], labels[each.name], configuration.has_batches)
+        if each.name in classes
+        else each
         for each in outputs
     ]
 

@@ -1,5 +1,5 @@
-"""Reads a model's configuration: config.pbtxt, config.yaml, or the JSON that a client sends. Every complaint is one sentence with
-file, line and field."""
+"""Reads a model's configuration: config.pbtxt, config.yaml, or the JSON that a client sends. Every complaint is one
+sentence with file, line and field."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def configuration_json(configuration: ModelConfiguration) -> dict[str, Any]:
         "output": [_output(spec) for spec in configuration.outputs],
         "batch_input": [],
         "batch_output": [],
-        "optimization": {"priority": "PRIORITY_DEFAULT", "input_pinned_memory": {"enable": False}, "output_pinned_memory": {"enable": False}},
+        "optimization": {"priority": "PRIORITY_DEFAULT"},
         "instance_group": [_group(each, configuration.name, place) for place, each in enumerate(configuration.groups)],
         "default_model_filename": configuration.file_name or _FILES.get(configuration.backend, ""),
         "cc_model_filenames": {},
@@ -88,4 +88,3 @@ def _policy(policy: QueuePolicy) -> dict[str, Any]:
         "allow_timeout_override": policy.allow_timeout_override,
         "max_queue_size": policy.most_requests,
     }
-

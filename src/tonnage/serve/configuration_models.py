@@ -1,7 +1,7 @@
 """The shape of a model's configuration, checked once when it is read. Names are those of Triton's config.pbtxt.
 
-One shape serves the three ways to write it: pbtxt, YAML and JSON. Where pbtxt repeats a field the others have a list; a single value
-stands for a list of one.
+One shape serves the three ways to write it: pbtxt, YAML and JSON. Where pbtxt repeats a field the others have a list;
+a single value stands for a list of one.
 """
 
 from __future__ import annotations

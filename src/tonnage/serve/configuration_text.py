@@ -13,7 +13,11 @@ from tonnage.serve.configuration_json import configuration_json
 # Fields that every configuration has and that say nothing unless they are set; and those that only clients look at.
 _LEFT_OUT = {"platform", "optimization", "cc_model_filenames", "metric_tags", "model_warmup", "default_model_filename"}
 _WORDS = {"data_type", "kind", "format", "timeout_action"}
-_DEFAULTS: dict[str, Any] = {"version_policy": {"latest": {"num_versions": 1}}, "kind": "KIND_AUTO", "format": "FORMAT_NONE"}
+_DEFAULTS: dict[str, Any] = {
+    "version_policy": {"latest": {"num_versions": 1}},
+    "kind": "KIND_AUTO",
+    "format": "FORMAT_NONE",
+}
 
 
 def configuration_text(configuration: ModelConfiguration) -> str:
@@ -37,16 +41,22 @@ def write_configuration(configuration: ModelConfiguration, folder: Path) -> Path
 def _lines(document: dict[str, Any], depth: int) -> Iterator[str]:
     space = "  " * depth
     for name, value in document.items():
-        if value == _DEFAULTS.get(name) or (value in (0, "", False) and name not in ("count",)) or value == [] or value == {}:
-            if not (name in ("all", "dynamic_batching") and isinstance(value, dict)):
-                continue
-        for each in value if isinstance(value, list) and value and isinstance(value[0], dict) else [value]:
+        if _says_nothing(name, value):
+            continue
+        for each in value if isinstance(value, list) and isinstance(value[0], dict) else [value]:
             if isinstance(each, dict):
                 yield f"{space}{name} {{"
                 yield from _lines(each, depth + 1)
                 yield f"{space}}}"
             else:
                 yield f"{space}{name}: {_value(name, each)}"
+
+
+def _says_nothing(name: str, value: Any) -> bool:
+    """Some blocks mean something although they are empty: that there are batches, that all versions are served."""
+    if name in ("all", "dynamic_batching"):
+        return False
+    return value == _DEFAULTS.get(name) or value in (0, "", False) or value == [] or value == {}
 
 
 def _value(name: str, value: Any) -> str:

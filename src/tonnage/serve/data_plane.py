@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ from tonnage.serve.classification import with_classes
 from tonnage.serve.configuration_json import configuration_json
 from tonnage.serve.errors import InvalidRequest, Unsupported
 from tonnage.serve.models import Models
-from tonnage.serve.requests import Answer, Request, Response
+from tonnage.serve.requests import Answer, Request, Response, now
 from tonnage.serve.shared_regions import SharedRegions
 
 SERVER_NAME = "tonnage"
@@ -28,8 +27,6 @@ class DataPlane:
     models: Models
     regions: SharedRegions = field(default_factory=SharedRegions)
     is_draining: bool = False
-    in_flight: int = 0
-    _clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     @property
     def is_ready(self) -> bool:
@@ -39,7 +36,7 @@ class DataPlane:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
         version = self.models.find(request.model, request.version)
         version.checker.check(request)
-        request.arrived = self._clock()
+        request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):
             request.answer = _naming_classes(request, version.configuration, request.answer)
         version.submit(request)

@@ -1,7 +1,7 @@
 """The datatypes of the protocol: their sizes, their numpy kinds, and how strings lie in a buffer.
 
-A tensor of the protocol is its bytes, little-endian and row by row. Strings (BYTES) are each preceded by their length in four
-bytes. BF16 has no numpy kind: where numbers are needed they are taken as FP32.
+A tensor of the protocol is its bytes, little-endian and row by row. Strings (BYTES) are each preceded by their length
+in four bytes. BF16 has no numpy kind: where numbers are needed they are taken as FP32.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ def _specs(
         _compare(spec, by_name[spec.name], configuration, what)
     missing = set(by_name) - {spec.name for spec in told}
     if all_needed and missing:
-        raise InvalidFile(f"the configuration of {configuration.name} lacks the {what} {sorted(missing)[0]!r} of its file")
+        raise InvalidFile(
+            f"the configuration of {configuration.name} lacks the {what} {sorted(missing)[0]!r} of its file"
+        )
     return told
 
 
@@ -62,4 +64,6 @@ def _compare(told: TensorSpec, found: TensorSpec, configuration: ModelConfigurat
     if not same_rank or any(-1 not in (a, b) and a != b for a, b in zip(whole, found.dims, strict=True)):
         raise InvalidFile(f"{name} has the shape {list(whole)} in the configuration and {list(found.dims)} in the file")
     if configuration.has_batches and found.dims[0] != -1:
-        raise InvalidFile(f"{name} holds {found.dims[0]} rows in the file, whatever the batch", "set max_batch_size to 0")
+        raise InvalidFile(
+            f"{name} holds {found.dims[0]} rows in the file, whatever the batch", "set max_batch_size to 0"
+        )

@@ -1,16 +1,16 @@
 """What a client is told when a request cannot be answered, with the status of both transports.
 
-    ServingError           500  INTERNAL             the model or the server failed
-    |-- InvalidRequest     400  INVALID_ARGUMENT     the request is wrong; the message names the field
-    |-- Unauthorized       401  UNAUTHENTICATED      no token, or none that is known
-    |-- Forbidden          403  PERMISSION_DENIED    not with this token
-    |-- UnknownThing       404  NOT_FOUND            no such model, version, region or route
-    |-- WrongMethod        405  UNIMPLEMENTED        a route that is called otherwise
-    |-- TooSlow            408  DEADLINE_EXCEEDED    the client did not send its request in time
-    |-- TooLarge           413  RESOURCE_EXHAUSTED   more bytes than the server takes
-    |-- Busy               429  UNAVAILABLE          the queue is full, or the client asks too often
-    |-- Unsupported        501  UNIMPLEMENTED        part of the protocol, but not done here
-    |-- Unavailable        503  UNAVAILABLE          not ready, stopping, or too late to be worth an answer
+ServingError           500  INTERNAL             the model or the server failed
+|-- InvalidRequest     400  INVALID_ARGUMENT     the request is wrong; the message names the field
+|-- Unauthorized       401  UNAUTHENTICATED      no token, or none that is known
+|-- Forbidden          403  PERMISSION_DENIED    not with this token
+|-- UnknownThing       404  NOT_FOUND            no such model, version, region or route
+|-- WrongMethod        405  UNIMPLEMENTED        a route that is called otherwise
+|-- TooSlow            408  DEADLINE_EXCEEDED    the client did not send its request in time
+|-- TooLarge           413  RESOURCE_EXHAUSTED   more bytes than the server takes
+|-- Busy               429  UNAVAILABLE          the queue is full, or the client asks too often
+|-- Unsupported        501  UNIMPLEMENTED        part of the protocol, but not done here
+|-- Unavailable        503  UNAVAILABLE          not ready, stopping, or too late to be worth an answer
 """
 
 from __future__ import annotations

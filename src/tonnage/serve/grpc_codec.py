@@ -91,7 +91,9 @@ class GrpcCodec:
         if span is not None:
             self.regions.check(span)
             spans[one.name] = span
-        return RequestedOutput(one.name, _whole(parameters.get("classification", 0), f"{where}.parameters.classification"))
+        return RequestedOutput(
+            one.name, _whole(parameters.get("classification", 0), f"{where}.parameters.classification")
+        )
 
 
 def _contents(one: Any, where: str) -> bytes:
@@ -103,7 +105,9 @@ def _contents(one: Any, where: str) -> bytes:
         raise InvalidRequest(f"{where}.contents has {filled[0]}; {one.datatype} belongs into {field}")
     values = getattr(one.contents, field)
     if len(values) != prod(one.shape):
-        raise InvalidRequest(f"{where}.contents has {len(values)} values; its shape {list(one.shape)} needs {prod(one.shape)}")
+        raise InvalidRequest(
+            f"{where}.contents has {len(values)} values; its shape {list(one.shape)} needs {prod(one.shape)}"
+        )
     if one.datatype == BYTES:
         return join_strings(values)
     try:

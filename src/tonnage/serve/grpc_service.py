@@ -226,7 +226,9 @@ def refusal(error: TonnageError) -> tuple[grpc.StatusCode, str]:
 
 def _status_of(http_status: int) -> str:
     """Of errors that are not this server's own, such as a model file that cannot be read."""
-    return {404: "NOT_FOUND", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE"}.get(http_status, "INVALID_ARGUMENT" if http_status < 500 else "INTERNAL")
+    return {404: "NOT_FOUND", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE"}.get(
+        http_status, "INVALID_ARGUMENT" if http_status < 500 else "INTERNAL"
+    )
 
 
 def _parameters(given: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """HTTP/1.1 for servers that answer tens of thousands of small requests a second: a thin layer over httptools' parser.
 
-Requests of a connection are answered in their order, one at a time. What a connection may hold and how long it may take is limited.
+Requests of a connection are answered in their order, one at a time. What a connection may hold and how long it may
+take is limited.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import httptools
 
@@ -103,8 +104,7 @@ class HttpConnection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
         if len(self._server.connections) >= self._server.limits.most_connections:
             transport.close()
             return
@@ -126,7 +126,9 @@ class HttpConnection(asyncio.Protocol):
             self._fail(InvalidRequest("this server does not change to another protocol"))
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
-            self._fail(cause if isinstance(cause, ServingError) else InvalidRequest("the request cannot be read as HTTP"))
+            self._fail(
+                cause if isinstance(cause, ServingError) else InvalidRequest("the request cannot be read as HTTP")
+            )
         except httptools.HttpParserError as error:
             self._fail(InvalidRequest(f"the request cannot be read as HTTP: {error}"))
 
@@ -153,7 +155,9 @@ class HttpConnection(asyncio.Protocol):
         headers = self._headers
         size = headers.get(b"content-length")
         if size is not None and int(size) > self._server.limits.most_body_bytes:
-            raise TooLarge(f"a body of {int(size)} bytes is more than the {self._server.limits.most_body_bytes} that are taken")
+            raise TooLarge(
+                f"a body of {int(size)} bytes is more than the {self._server.limits.most_body_bytes} that are taken"
+            )
         if headers.get(b"expect", b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -244,4 +248,3 @@ class HttpConnection(asyncio.Protocol):
     def close_if_idle(self) -> None:
         if not self._is_busy and not self._in_request:
             self._transport.close()
-

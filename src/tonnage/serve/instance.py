@@ -53,7 +53,7 @@ class Instance:
                 self._inputs = Arena(descriptor, message[1])
                 os.close(descriptor)
             elif message[0] == LOAD:
-                self._load(pickle.loads(message[1]))  # noqa: S301 - from the server that started this process
+                self._load(pickle.loads(message[1]))  # from the server that started this process
 
     def _load(self, order: LoadOrder) -> None:
         try:

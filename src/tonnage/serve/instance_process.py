@@ -78,7 +78,8 @@ class InstanceProcess:
         return self._process.pid
 
     async def start(self, seconds: float) -> ModelConfiguration:
-        """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable` where it died or took too long."""
+        """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable`
+        where it died or took too long."""
         try:
             self._channel.send((LOAD, pickle.dumps(self.order)))
             return await asyncio.wait_for(self._loaded, seconds)
@@ -175,7 +176,7 @@ class InstanceProcess:
             self._outputs = Arena(descriptor, message[1])
             os.close(descriptor)
         elif message[0] == READY:
-            self._loaded.set_result(pickle.loads(message[1]))  # noqa: S301 - from our own process
+            self._loaded.set_result(pickle.loads(message[1]))  # from our own process
         elif message[0] == FAILED:
             self._loaded.set_exception(InvalidFile(message[1], message[2]))
 

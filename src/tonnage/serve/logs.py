@@ -37,7 +37,12 @@ class _Text(logging.Formatter):
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        document = {"time": _moment(record), "level": record.levelname.lower(), "message": record.getMessage(), **_extras(record)}
+        document = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **_extras(record),
+        }
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
         return json.dumps(document, default=str)

@@ -1,4 +1,5 @@
-"""Metrics in Prometheus' text format: Triton's names where it has one, so that its dashboards work, and this server's own."""
+"""Metrics in Prometheus' text format: Triton's names where it has one, so that its dashboards work, and this server's
+own."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from tonnage.serve.statistics import BOUNDS, Histogram, Statistics
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Triton's counters: name, what it counts, and where the number is.
 _COUNTERS: tuple[tuple[str, str, Callable[[Statistics], float]], ...] = (
-    ("nv_inference_request_success", "Number of successful inference requests", lambda s: s.success.count),
-    ("nv_inference_count", "Number of inferences performed", lambda s: s.inferences),
-    ("nv_inference_exec_count", "Number of model executions performed", lambda s: s.executions),
-    ("nv_inference_request_duration_us", "Cumulative time of requests in microseconds", lambda s: _us(s.success.nanoseconds + s.fail.nanoseconds)),
-    ("nv_inference_queue_duration_us", "Cumulative time in the queue in microseconds", lambda s: _us(s.queue.nanoseconds)),
-    ("nv_inference_compute_input_duration_us", "Cumulative time of reading inputs in microseconds", lambda s: _us(s.compute_input.nanoseconds)),
-    ("nv_inference_compute_infer_duration_us", "Cumulative time of running the model in microseconds", lambda s: _us(s.compute_infer.nanoseconds)),
-    ("nv_inference_compute_output_duration_us", "Cumulative time of writing outputs in microseconds", lambda s: _us(s.compute_output.nanoseconds)),
+    ("nv_inference_request_success", "Requests that were answered", lambda s: s.success.count),
+    ("nv_inference_count", "Rows that were inferred", lambda s: s.inferences),
+    ("nv_inference_exec_count", "Batches that were run", lambda s: s.executions),
+    ("nv_inference_request_duration_us", "Time of requests", lambda s: _us(s.success.nanoseconds + s.fail.nanoseconds)),
+    ("nv_inference_queue_duration_us", "Time in the queue", lambda s: _us(s.queue.nanoseconds)),
+    ("nv_inference_compute_input_duration_us", "Time of reading inputs", lambda s: _us(s.compute_input.nanoseconds)),
+    ("nv_inference_compute_infer_duration_us", "Time of running models", lambda s: _us(s.compute_infer.nanoseconds)),
+    ("nv_inference_compute_output_duration_us", "Time of writing outputs", lambda s: _us(s.compute_output.nanoseconds)),
     ("tonnage_instance_restarts_total", "Instances that ended and were replaced", lambda s: s.restarts),
-)  # fmt: skip
+)
 _GAUGES: tuple[tuple[str, str, Callable[[ServedVersion], float]], ...] = (
     ("nv_inference_pending_request_count", "Requests that wait for an instance", lambda v: v.waiting),
     ("tonnage_instances", "Instances that are loaded", lambda v: len(v.pids)),

@@ -1,4 +1,5 @@
-"""The models that are served: loads versions beside those that run, switches when they are warm, and lets the old ones end."""
+"""The models that are served: loads versions beside those that run, switches when they are warm, and lets the old
+ones end."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tonnage.serve.configuration_file import configuration_of_json, read_configu
 from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing
 from tonnage.serve.instance_process import InstancePlace
 from tonnage.serve.repository import ModelFolder, Repository
-from tonnage.serve.runtimes import LoadOrder, find_model_file
+from tonnage.serve.runtimes import find_model_file
 from tonnage.serve.served_version import ServedVersion
 
 log = logging.getLogger("tonnage.serve")
@@ -96,7 +97,10 @@ class Models:
                 found.append(ModelState(name, "", ""))
                 continue
             found += [ModelState(name, str(version), "READY") for version in model.served]
-            found += [ModelState(name, str(version) if version else "", "UNAVAILABLE", why) for version, why in model.failed.items()]
+            found += [
+                ModelState(name, str(version) if version else "", "UNAVAILABLE", why)
+                for version, why in model.failed.items()
+            ]
             if not model.served and not model.failed:
                 found.append(ModelState(name, "", "UNAVAILABLE", "unloaded"))
         return found
@@ -111,8 +115,9 @@ class Models:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def load(self, name: str, configuration: str | None = None) -> None:
-        """`configuration` is JSON that counts instead of the folder's file. Loads what the folder has now. What is new or changed is loaded and warmed beside what runs, then takes its place;
-        where that fails what runs goes on, and the error is raised."""
+        """Loads what the folder has now. What is new or changed is loaded and warmed beside what runs, then takes its
+        place; where that fails what runs goes on, and the error is raised. `configuration` is JSON that counts instead of
+        the folder's file."""
         folder = self._repository.model(name)
         model = self._models.setdefault(name, _Model())
         async with model.lock:

@@ -56,7 +56,9 @@ class Queue:
             self._levels = dict(sorted(self._levels.items()))
         most = self._configuration.policy_of(level).most_requests or MOST_REQUESTS
         if len(line) >= most:
-            raise Busy(f"{most} requests are waiting for {self._configuration.name}: its queue is full", "try again later")
+            raise Busy(
+                f"{most} requests are waiting for {self._configuration.name}: its queue is full", "try again later"
+            )
         size = request.size
         if self.waiting_bytes + size > MOST_BYTES and self.waiting:
             raise Busy(f"the requests that wait for {self._configuration.name} fill its memory", "try again later")

@@ -19,7 +19,9 @@ class ModelFolder:
     path: Path
     configuration: Path | None
     versions: dict[int, Path]
-    stamps: dict[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)  # by version; 0: the configuration
+    stamps: dict[int, tuple[tuple[str, int, int], ...]] = field(
+        default_factory=dict
+    )  # by version; 0: the configuration
 
 
 @dataclass(frozen=True, slots=True)

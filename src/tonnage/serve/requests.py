@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tonnage.serve.datatypes import Tensor
 from tonnage.serve.errors import ServingError
+
+now = time.perf_counter  # the clock of all requests: that of the event loop counts milliseconds
 
 Answer: TypeAlias = "Response | ServingError"
 
@@ -33,7 +36,7 @@ class Request:
     priority: int = 0
     timeout_seconds: float = 0.0
     client: str = ""
-    arrived: float = 0.0  # all times on the event loop's clock
+    arrived: float = 0.0  # by `now`, as all its times
     started: float = 0.0  # when an instance took it
     rows: int = 1
     key: tuple[Any, ...] = ()  # requests with equal keys can run as one batch

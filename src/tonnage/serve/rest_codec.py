@@ -35,7 +35,12 @@ class RestCodec:
     regions: SharedRegions
 
     def decode(
-        self, model: str, version: str, body: bytes | memoryview, header_size: int | None, answer: Callable[[Answer], None]
+        self,
+        model: str,
+        version: str,
+        body: bytes | memoryview,
+        header_size: int | None,
+        answer: Callable[[Answer], None],
     ) -> tuple[Request, Rendering]:
         """Raises `InvalidRequest` with the field that is wrong."""
         document, rest = _split(body, header_size)
@@ -101,7 +106,9 @@ class RestCodec:
             if size is not None:
                 if type(size) is not int or size < 0 or place + size > len(rest):
                     left = len(rest) - place
-                    raise InvalidRequest(f"{where}.parameters.binary_data_size is {size!r}; {left} bytes are left of the body")
+                    raise InvalidRequest(
+                        f"{where}.parameters.binary_data_size is {size!r}; {left} bytes are left of the body"
+                    )
                 return Tensor(name, datatype, shape, rest[place : place + size]), place + size
             span = Span.of(_typed(parameters, dict, f"{where}.parameters"), where)
             if span is not None:
@@ -213,9 +220,13 @@ def _json_values(tensor: Tensor) -> Any:
         try:
             return [value.decode() for value in array.ravel()]
         except UnicodeDecodeError:
-            raise InvalidRequest(f"output {tensor.name} has strings that are not UTF-8: ask for it as binary data") from None
+            raise InvalidRequest(
+                f"output {tensor.name} has strings that are not UTF-8: ask for it as binary data"
+            ) from None
     if tensor.datatype in ("FP16", BF16):
-        raise InvalidRequest(f"output {tensor.name} is {tensor.datatype}, which has no form in JSON: ask for binary data")
+        raise InvalidRequest(
+            f"output {tensor.name} is {tensor.datatype}, which has no form in JSON: ask for binary data"
+        )
     return np.frombuffer(tensor.data, DTYPES[tensor.datatype])
 
 

@@ -1,7 +1,7 @@
 """One version of a model that is being served: its queue, its instances, and how they meet.
 
-An instance that is idle takes the next batch from the one queue. A request is answered once: where its instance dies it runs once
-more, alone, and fails when that instance dies as well.
+An instance that is idle takes the next batch from the one queue. A request is answered once: where its instance dies
+it runs once more, alone, and fails when that instance dies as well.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tonnage.errors import TonnageError
@@ -18,7 +19,7 @@ from tonnage.serve.datatypes import Tensor, rows_bytes
 from tonnage.serve.errors import InvalidRequest, ServingError, Unavailable
 from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed, TurnTensor
 from tonnage.serve.queue import Batch, Queue
-from tonnage.serve.requests import Answer, Request, Response
+from tonnage.serve.requests import Answer, Request, Response, now
 from tonnage.serve.runtimes import LoadOrder
 from tonnage.serve.statistics import BatchStatistics, Statistics
 
@@ -141,7 +142,9 @@ class ServedVersion:
             if request.tries < _MOST_TRIES and not request.is_over:
                 again.append(request)
             else:
-                self._answer(request, ServingError(f"the instance of {self.configuration.name} died, twice, of this request"))
+                self._answer(
+                    request, ServingError(f"the instance of {self.configuration.name} died, twice, of this request")
+                )
         instance.turn = None
         self._queue.put_back(again)
         self.statistics.restarts += 1
@@ -151,14 +154,18 @@ class ServedVersion:
 
     async def _replace(self, dead: InstanceProcess) -> None:
         how = await dead.reap()
-        log.warning("an instance ended and is replaced", extra={"model": self.configuration.name, "how": how, "pid": dead.pid})
+        log.warning(
+            "an instance ended and is replaced", extra={"model": self.configuration.name, "how": how, "pid": dead.pid}
+        )
         pause = _FIRST_PAUSE
         while not self._is_retired or self._queue.waiting:
             try:
                 await self._add(dead.place)
                 return
             except TonnageError as error:
-                log.error("an instance cannot be replaced", extra={"model": self.configuration.name, "reason": error.message})
+                log.error(
+                    "an instance cannot be replaced", extra={"model": self.configuration.name, "reason": error.message}
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -167,7 +174,7 @@ class ServedVersion:
     def _dispatch(self) -> None:
         self._is_planned = False
         while self._idle:
-            batch = self._queue.next_batch(self._loop.time())
+            batch = self._queue.next_batch(now())
             if batch is None:
                 return
             if isinstance(batch, float):
@@ -176,13 +183,14 @@ class ServedVersion:
             self._start(self._idle.pop(), batch)
 
     def _wake_at(self, moment: float) -> None:
-        if self._timer is None or self._timer.cancelled() or self._timer.when() <= self._loop.time():
-            self._timer = self._loop.call_at(moment, self._dispatch)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(moment - now(), 0.0), self._dispatch)
 
     def _start(self, instance: InstanceProcess, batch: Batch) -> None:
-        requests, now = batch.requests, self._loop.time()
+        requests, moment = batch.requests, now()
         for request in requests:
-            request.started = now
+            request.started = moment
             if request.deadline is not None:
                 request.deadline.cancel()
         first = requests[0]
@@ -196,10 +204,8 @@ class ServedVersion:
             ]
         wanted = () if first.outputs is None else tuple(each.name for each in first.outputs)
         instance.turn = batch
-        try:
+        with suppress(ConnectionError):  # it has died; `_ended` is about to be called
             instance.run(tensors, wanted)
-        except ConnectionError:
-            pass  # it has died; `_ended` is about to be called
 
     def _done(self, instance: InstanceProcess, result: Turn | TurnFailed) -> None:
         batch: Batch = instance.turn
@@ -216,11 +222,13 @@ class ServedVersion:
             self._is_empty.set()
 
     def _answer_all(self, batch: Batch, turn: Turn) -> None:
-        odd = next((out for out in turn.outputs if self.configuration.has_batches and out[2][:1] != (batch.rows,)), None)
+        odd = next(
+            (out for out in turn.outputs if self.configuration.has_batches and out[2][:1] != (batch.rows,)), None
+        )
         if odd is not None:
-            message = f"{self.configuration.name}: output {odd[0]} has the shape {list(odd[2])} for {batch.rows} rows of inputs"
+            told = f"output {odd[0]} has the shape {list(odd[2])} for {batch.rows} rows of inputs"
             for request in batch.requests:
-                self._answer(request, ServingError(message, "set max_batch_size to 0"))
+                self._answer(request, ServingError(f"{self.configuration.name}: {told}", "set max_batch_size to 0"))
             return
         for request, outputs in zip(batch.requests, _parts(batch, turn), strict=True):
             self._answer(request, Response(self.configuration.name, self.version, request.id, outputs))
@@ -248,8 +256,10 @@ class ServedVersion:
 
     def _expire(self, request: Request) -> None:
         if self._queue.remove(request):
-            waited = self._loop.time() - request.arrived
-            self._answer(request, Unavailable(f"the request waited {waited:.3f} s for {self.configuration.name}: too long"))
+            waited = now() - request.arrived
+            self._answer(
+                request, Unavailable(f"the request waited {waited:.3f} s for {self.configuration.name}: too long")
+            )
 
     def _answer(self, request: Request, answer: Answer) -> None:
         if request.is_over:
@@ -257,7 +267,7 @@ class ServedVersion:
         request.is_over = True
         if request.deadline is not None:
             request.deadline.cancel()
-        seconds = self._loop.time() - request.arrived
+        seconds = now() - request.arrived
         if isinstance(answer, ServingError):
             self.statistics.fail.add(seconds * 1e9)
             self.statistics.failures[answer.grpc_status] = self.statistics.failures.get(answer.grpc_status, 0) + 1

@@ -116,7 +116,8 @@ class Server:
             )
         except OSError as error:
             raise UsageError(
-                f"port {port} of {self.options.host} cannot be used: {error.strerror or error}", "choose another one; 0 takes any"
+                f"port {port} of {self.options.host} cannot be used: {error.strerror or error}",
+                "choose another one; 0 takes any",
             ) from None
         self._listeners.append(listener)
         return int(listener.sockets[0].getsockname()[1])

@@ -1,6 +1,7 @@
 """Regions of system shared memory that clients have registered: tensors are read from them and written into them.
 
-They are read and written like files. A client may shorten its memory at any time: who has it mapped would be killed by that.
+They are read and written like files. A client may shorten its memory at any time: who has it mapped would be killed
+by that.
 """
 
 from __future__ import annotations
@@ -97,10 +98,16 @@ class SharedRegions:
         """Returns what the response says of the tensor."""
         size = len(tensor.data)
         if size > span.size:
-            raise InvalidRequest(f"output {tensor.name} has {size} bytes; {span.size} were kept for it in {span.region!r}")
+            raise InvalidRequest(
+                f"output {tensor.name} has {size} bytes; {span.size} were kept for it in {span.region!r}"
+            )
         region = self.check(span)
         os.pwrite(region.descriptor, tensor.data, region.offset + span.offset)
-        return {"shared_memory_region": span.region, "shared_memory_byte_size": size, "shared_memory_offset": span.offset}
+        return {
+            "shared_memory_region": span.region,
+            "shared_memory_byte_size": size,
+            "shared_memory_offset": span.offset,
+        }
 
 
 def _opened(name: str, key: str, offset: int, size: int) -> int:
@@ -108,7 +115,9 @@ def _opened(name: str, key: str, offset: int, size: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        raise InvalidRequest(f"the shared memory {key!r} of region {name!r} cannot be opened: {error.strerror}") from None
+        raise InvalidRequest(
+            f"the shared memory {key!r} of region {name!r} cannot be opened: {error.strerror}"
+        ) from None
     if os.fstat(descriptor).st_size < offset + size:
         os.close(descriptor)
         raise InvalidRequest(f"the shared memory {key!r} is smaller than the {offset + size} bytes of region {name!r}")

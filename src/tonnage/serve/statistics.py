@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Upper ends, in seconds: three a decade, from 10 us to 100 s.
-BOUNDS = tuple(base * 10.0**power for power in range(-5, 2) for base in (1.0, 2.0, 5.0)) + (100.0,)
+BOUNDS = (*(base * 10.0**power for power in range(-5, 2) for base in (1.0, 2.0, 5.0)), 100.0)
 
 
 @dataclass(slots=True)

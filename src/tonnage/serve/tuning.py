@@ -1,7 +1,8 @@
-"""Finds out how many instances and how large batches suit a model on this machine: tries them, and says which is best.
+"""Finds out how many instances and how large batches suit a model on this machine: tries them, and says which is
+best.
 
-Classic Caffe networks run a batch row by row, so more instances help them where larger batches do not; others are the reverse. Nobody
-knows without trying.
+Classic Caffe networks run a batch row by row, so more instances help them where larger batches do not; others are the
+reverse. Nobody knows without trying.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tonnage.serve.datatypes import BYTES, DTYPES, Tensor, as_bytes, join_string
 from tonnage.serve.errors import ServingError
 from tonnage.serve.models import places_of
 from tonnage.serve.repository import ModelFolder
-from tonnage.serve.requests import Answer, Request
+from tonnage.serve.requests import Answer, Request, now
 from tonnage.serve.runtimes import find_model_file
 from tonnage.serve.served_version import ServedVersion
 
@@ -152,7 +153,7 @@ class _Load:
         self._is_over = True
 
     def _ask(self) -> None:
-        began = self._loop.time()
+        began = now()
 
         def answer(result: Answer) -> None:
             if isinstance(result, ServingError):
@@ -160,7 +161,7 @@ class _Load:
                     self.failed.set_exception(result)
                 return
             if self.is_counting:
-                self.times.append(self._loop.time() - began)
+                self.times.append(now() - began)
                 self.rows += request.rows
             if not self._is_over:
                 self._ask()
@@ -195,7 +196,9 @@ def _example(configuration: ModelConfiguration, shapes: dict[str, tuple[int, ...
         shape = shapes.get(spec.name, tuple(configuration.shape_of(spec)))
         shape = (1, *shape[1:]) if configuration.has_batches and shape[0] == -1 else shape
         if min(shape, default=1) < 0:
-            raise UsageError(f"the input {spec.name!r} is of any size: {list(shape)}", f"--shape {spec.name}=1,3,224,224")
+            raise UsageError(
+                f"the input {spec.name!r} is of any size: {list(shape)}", f"--shape {spec.name}=1,3,224,224"
+            )
         if spec.datatype == BYTES:
             data = join_strings([b"text"] * int(np.prod(shape)))
         elif spec.datatype.startswith(("FP", "BF")):

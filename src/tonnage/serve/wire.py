@@ -1,7 +1,7 @@
 """What a server and an instance say to each other over a socket that keeps messages apart.
 
-Tensors are in the arenas; a message says where. Both ends are the same program on the same machine, so Python's own fast format
-for plain values is used, and it never reads what a client sent.
+Tensors are in the arenas; a message says where. Both ends are the same program on the same machine, so Python's own
+fast format for plain values is used, and it never reads what a client sent.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 import socket
 from typing import Any, TypeAlias
 
-# LOAD: what to load, from the server. READY: what it is, from the instance. RUN and DONE: one turn. INPUTS and OUTPUTS: a new
-# arena comes with its descriptor. FAILED: the model cannot be loaded.
+# LOAD: what to load, from the server. READY: what it is, from the instance. RUN and DONE: one turn. INPUTS and OUTPUTS:
+# a new arena comes with its descriptor. FAILED: the model cannot be loaded.
 LOAD, READY, RUN, DONE, INPUTS, OUTPUTS, FAILED = range(7)
 _MOST_BYTES = 1 << 18
 

@@ -43,7 +43,12 @@ def state(plane: DataPlane) -> dict[str, Any]:
     models = []
     for entry in plane.models.index():
         version = served.get((entry.name, entry.version))
-        told = {"name": entry.name, "version": entry.version, "state": entry.state or "UNAVAILABLE", "reason": entry.reason}
+        told = {
+            "name": entry.name,
+            "version": entry.version,
+            "state": entry.state or "UNAVAILABLE",
+            "reason": entry.reason,
+        }
         models.append(told if version is None else {**told, **_live(version)})
     return {"version": __version__, "ready": plane.is_ready, "bounds": BOUNDS, "models": models}
 

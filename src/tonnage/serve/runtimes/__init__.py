@@ -72,7 +72,9 @@ def find_model_file(folder: Path, name: str = "") -> tuple[str, Path]:
     """Who runs the model of a version's folder, and its file."""
     if name:
         path = folder / name
-        backend = {".onnx": "onnxruntime", ".pt2": "pytorch", ".pt": "pytorch", ".prototxt": "caffe"}.get(path.suffix, "")
+        backend = {".onnx": "onnxruntime", ".pt2": "pytorch", ".pt": "pytorch", ".prototxt": "caffe"}.get(
+            path.suffix, ""
+        )
         if not path.exists():
             raise InvalidFile(f"{folder} has no {name}, which its configuration names")
         return backend, path

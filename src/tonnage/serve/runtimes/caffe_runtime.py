@@ -22,8 +22,12 @@ def load(order: LoadOrder) -> TorchRuntime:
         raise InvalidFile(f"{path.parent} has no {weights.name}", "the weights lie beside the prototxt")
     most = order.configuration.max_batch_size
     model = load_model(path, weights, batch=most or None)
-    inputs = tuple(TensorSpec(name=name, datatype="FP32", dims=_dims(shape, most)) for name, shape in model.inputs.items())
-    outputs = tuple(TensorSpec(name=name, datatype="FP32", dims=_dims(shape, most)) for name, shape in model.outputs.items())
+    inputs = tuple(
+        TensorSpec(name=name, datatype="FP32", dims=_dims(shape, most)) for name, shape in model.inputs.items()
+    )
+    outputs = tuple(
+        TensorSpec(name=name, datatype="FP32", dims=_dims(shape, most)) for name, shape in model.outputs.items()
+    )
     return TorchRuntime(model.module(order.device), inputs, outputs, batch_axis=bool(most), device=order.device)
 
 

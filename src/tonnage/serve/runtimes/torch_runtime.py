@@ -45,7 +45,9 @@ class TorchRuntime:
             except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
                 raise UsageError(_sentence(error)) from error
         if len(made) != len(self.outputs):
-            raise InvalidFile(f"the model makes {len(made)} tensors; its configuration names {len(self.outputs)} outputs")
+            raise InvalidFile(
+                f"the model makes {len(made)} tensors; its configuration names {len(self.outputs)} outputs"
+            )
         named = zip(self.outputs, made, strict=True)
         return {spec.name: as_numpy(tensor) for spec, tensor in named if not wanted or spec.name in wanted}
 
