@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message
 from onnx import helper
 
 from tonnage.errors import CaptureError, InvalidFile, NotFound, UsageError

@@ -1,4 +1,4 @@
-"""Reads protobuf's text format, which prototxt and pbtxt files are: names, values and lines, without knowing what they mean.
+"""Reads protobuf's text format, which prototxt and pbtxt files are: names, values and lines, not what they mean.
 
 Everything that is wrong is said in one sentence that names the file and the line.
 """

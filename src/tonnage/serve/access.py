@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,7 +15,7 @@ from tonnage.hardware.yaml_lines import read_document
 from tonnage.serve.errors import Busy, Forbidden, Unauthorized
 
 Group = Literal["health", "metadata", "inference", "repository", "statistics", "shared-memory", "metrics", "page"]
-GROUPS: tuple[str, ...] = Group.__args__  # type: ignore[attr-defined]  # the words above
+GROUPS: tuple[Group, ...] = get_args(Group)
 _MOST_CLIENTS = 10_000
 
 
@@ -24,7 +24,7 @@ class _Client(BaseModel):
 
     name: str = Field(min_length=1)
     token: str = Field(min_length=16)
-    routes: list[Group] = list(GROUPS)  # type: ignore[assignment]  # all of them
+    routes: list[Group] = list(GROUPS)
     requests_second: Annotated[float, Field(gt=0)] | None = None
 
 

@@ -134,7 +134,7 @@ def _view(array: npt.NDArray[Any], datatype: str) -> memoryview:
     """Without a copy, where that is possible."""
     if datatype in (BF16, BYTES) or not array.flags.c_contiguous or not array.ndim or not array.size:
         return memoryview(as_bytes(array, datatype))
-    return memoryview(array.view(np.uint8)).cast("B")
+    return array.view(np.uint8).data.cast("B")
 
 
 def _words(error: Exception) -> str:

@@ -54,7 +54,7 @@ class Rest:
             if isinstance(result, Coroutine):
                 self._later(self._wait(result, reply))
             else:
-                reply(200, JSON, orjson.dumps(result)) if result is not None else reply(200, JSON)
+                _reply_json(reply, result)
         except TonnageError as error:
             reply(*refusal(error))
         except Exception:
@@ -130,16 +130,18 @@ class Rest:
     # -- everything else ----------------------------------------------------------------------------------------------
 
     def _route(self, http: HttpRequest, parts: list[str]) -> Any:
-        """What to answer as JSON, or a coroutine of it."""
+        """What to answer as JSON, or a coroutine of it; None for an empty answer."""
+        changes = parts[1:2] == ["repository"] or parts[-1] in ("register", "unregister")
+        _only(http, "POST" if changes else "GET")
         match parts[1:]:
             case [] | [""]:
-                return _only(http, "GET") or self.plane.server_metadata()
+                return self.plane.server_metadata()
             case ["health", "live"]:
-                return _only(http, "GET")
+                return None
             case ["health", "ready"]:
-                return _only(http, "GET") or self._ready(self.plane.is_ready, "the server is not ready")
+                return _ready(self.plane.is_ready, "the server is not ready")
             case ["models", "stats"]:
-                return _only(http, "GET") or {"model_stats": self.plane.statistics()}
+                return {"model_stats": self.plane.statistics()}
             case ["models", *rest]:
                 return self._of_model(http, rest)
             case ["repository", *rest]:
@@ -147,9 +149,9 @@ class Rest:
             case ["systemsharedmemory", *rest]:
                 return self._of_regions(http, rest)
             case ["cudasharedmemory", "status"]:
-                return _only(http, "GET") or []
+                return []
             case ["cudasharedmemory", "unregister"]:
-                return _only(http, "POST")
+                return None
             case ["cudasharedmemory", *_]:
                 raise Unsupported("shared memory of CUDA is not taken; use system shared memory")
             case ["trace", *_] | ["logging", *_]:
@@ -165,12 +167,11 @@ class Rest:
                 pass
             case _:
                 raise UnknownThing(f"there is no {http.path} here")
-        _only(http, "GET")
         match rest:
             case []:
                 return self.plane.model_metadata(name, version)
             case ["ready"]:
-                return self._ready(self.plane.model_is_ready(name, version), f"{name} is not ready")
+                return _ready(self.plane.model_is_ready(name, version), f"{name} is not ready")
             case ["config"]:
                 return self.plane.model_configuration(name, version)
             case ["stats"]:
@@ -178,7 +179,6 @@ class Rest:
         raise UnknownThing(f"there is no {http.path} here")
 
     def _of_repository(self, http: HttpRequest, parts: list[str]) -> Any:
-        _only(http, "POST")
         document = _document(http)
         match parts:
             case ["index"]:
@@ -193,26 +193,23 @@ class Rest:
         regions = self.plane.regions
         match parts:
             case ["status"]:
-                return _only(http, "GET") or [each.to_json() for each in regions.status()]
+                return [each.to_json() for each in regions.status()]
             case ["region", name, "status"]:
-                return _only(http, "GET") or [each.to_json() for each in regions.status(name)]
+                return [each.to_json() for each in regions.status(name)]
             case ["unregister"]:
-                return _only(http, "POST") or regions.unregister()
+                regions.unregister()
+                return None
             case ["region", name, "unregister"]:
-                return _only(http, "POST") or regions.unregister(name)
+                regions.unregister(name)
+                return None
             case ["region", name, "register"]:
-                _only(http, "POST")
                 document = _document(http)
                 key, offset, size = document.get("key"), document.get("offset", 0), document.get("byte_size")
                 if type(key) is not str or type(offset) is not int or type(size) is not int:
                     raise InvalidRequest("a region needs 'key', 'byte_size' and perhaps 'offset'")
-                return regions.register(name, key, offset, size)
+                regions.register(name, key, offset, size)
+                return None
         raise UnknownThing(f"there is no {http.path} here")
-
-    def _ready(self, is_ready: bool, otherwise: str) -> None:
-        """Triton answers 400 where something is not ready."""
-        if not is_ready:
-            raise InvalidRequest(otherwise)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -225,7 +222,7 @@ class Rest:
             log.exception("a request failed")
             reply(*refusal(ServingError("the server failed; its log says why")))
         else:
-            reply(200, JSON, orjson.dumps(found)) if found is not None else reply(200, JSON)
+            _reply_json(reply, found)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -238,6 +235,14 @@ def refusal(error: TonnageError) -> tuple[int, Headers, bytes]:
     text = f"{error.message} ({error.hint})" if error.hint else error.message
     headers = JSON if error.http_status != 401 else {**JSON, "WWW-Authenticate": "Bearer"}
     return error.http_status, headers, orjson.dumps({"error": text})
+
+
+def _reply_json(reply: Reply, document: Any) -> None:
+    """Triton's answers to what only succeeds or fails are empty."""
+    if document is None or document is _EMPTY:
+        reply(200, JSON)
+    else:
+        reply(200, JSON, orjson.dumps(document))
 
 
 async def _compressed(headers: dict[str, str], body: bytes, encoding: str, reply: Reply) -> None:
@@ -270,6 +275,13 @@ def _named(parts: list[str]) -> tuple[str, str]:
         case ["", "v2", "models", name, "versions", version, "infer"]:
             return unquote(name), unquote(version)
     raise UnknownThing(f"there is no {'/'.join(parts)} here")
+
+
+def _ready(is_ready: bool, otherwise: str) -> dict[str, Any]:
+    """Triton answers 400 where something is not ready."""
+    if not is_ready:
+        raise InvalidRequest(otherwise)
+    return _EMPTY
 
 
 def _only(http: HttpRequest, method: str) -> None:

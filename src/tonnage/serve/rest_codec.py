@@ -38,7 +38,7 @@ class RestCodec:
         self,
         model: str,
         version: str,
-        body: bytes | memoryview,
+        body: bytes | bytearray,
         header_size: int | None,
         answer: Callable[[Answer], None],
     ) -> tuple[Request, Rendering]:
@@ -135,7 +135,7 @@ class RestCodec:
         return found or None
 
 
-def _split(body: bytes | memoryview, header_size: int | None) -> tuple[Any, memoryview]:
+def _split(body: bytes | bytearray, header_size: int | None) -> tuple[Any, memoryview]:
     if header_size is None:
         head, rest = memoryview(body), memoryview(b"")
     elif 0 <= header_size <= len(body):
@@ -202,10 +202,11 @@ def _whole_numbers(flat: list[Any], kinds: set[type], datatype: str, where: str)
         raise InvalidRequest(f"{where}.data has numbers that do not fit into {datatype}") from None
 
 
-def _flat(data: Any, where: str) -> list[Any]:
+def _flat(given: Any, where: str) -> list[Any]:
     """Lists may be nested as the shape is, or not."""
-    if type(data) is not list:
+    if type(given) is not list:
         raise InvalidRequest(f"{where}.data is not a list")
+    data: list[Any] = given
     depth = 0
     while data and type(data[0]) is list:
         if any(type(part) is not list for part in data) or depth == _MOST_AXES:

@@ -101,7 +101,7 @@ def _exported(path: Path, order: LoadOrder) -> TorchRuntime:
 
 def _scripted(path: Path, order: LoadOrder) -> TorchRuntime:
     try:
-        module = torch.jit.load(str(path), map_location=order.device).eval()
+        module = torch.jit.load(str(path), map_location=order.device).eval()  # type: ignore[no-untyped-call]
     except Exception as error:  # as above
         raise InvalidFile(f"{path} is not a file of TorchScript: {_sentence(error)}") from error
     settings = order.configuration
@@ -127,7 +127,7 @@ def _described(name: str, node: Any, path: Path) -> tuple[TensorSpec, list[int |
     value = node.meta.get("val") if node is not None else None
     if not isinstance(value, torch.Tensor) or value.dtype not in DATATYPES:
         raise InvalidFile(f"{path}: {name} is no tensor that the protocol can carry")
-    sizes = [size if isinstance(size, int) else str(size) for size in value.shape]
+    sizes: list[int | str] = [size if isinstance(size, int) else str(size) for size in value.shape]
     dims = tuple(size if isinstance(size, int) else -1 for size in sizes)
     return TensorSpec(name=name, datatype=DATATYPES[value.dtype], dims=dims), sizes
 
