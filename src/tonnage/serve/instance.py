@@ -1,12 +1,14 @@
 """An instance: a process of its own with one model, which runs what the server puts into its arena.
 
-    python -m tonnage.serve.instance DESCRIPTOR
+    python -m tonnage.serve.instance DESCRIPTOR PID
 
-It ends when the server's end of the socket is closed, so that none outlives its server.
+It ends when the server's end of the socket is closed, and is killed when the server, whose process id it is given, dies
+in the middle of a run, so that none outlives its server.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.errors import TonnageError, UsageError
-from tonnage.serve.arena import Arena, aligned
+from tonnage.serve.arena import SMALL_TURNS, Arena, aligned, roomy
 from tonnage.serve.datatypes import BF16, BYTES, as_array, as_bytes, datatype_of
 from tonnage.serve.deriving import completed
 from tonnage.serve.runtimes import Arrays, LoadOrder, Runtime, load_runtime
@@ -28,6 +30,7 @@ from tonnage.serve.warming import example_inputs
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
 _WARM_RUNS = 3
+_PR_SET_PDEATHSIG = 1  # of Linux' prctl
 _MOST_WORDS = 4000
 
 
@@ -41,6 +44,7 @@ class Instance:
         self._runtime: Runtime | None = None
         self._halves: set[str] = set()
         self._used = 0  # bytes of the outputs' arena, in the turn that runs
+        self._small_turns = 0  # in a row, for which that arena is much too large
 
     def serve(self) -> None:
         while (received := self._channel.receive()) is not None:
@@ -74,7 +78,10 @@ class Instance:
     def _turns(self, runs: list[tuple[list[Placed], tuple[str, ...]]]) -> list[tuple[Any, ...]]:
         """One after the other; their outputs lie behind each other."""
         self._used = 0
-        return [self._turn(placed, wanted) for placed, wanted in runs]
+        done = [self._turn(placed, wanted) for placed, wanted in runs]
+        is_small = self._outputs is not None and self._outputs.is_wasteful_for(self._used)
+        self._small_turns = self._small_turns + 1 if is_small else 0
+        return done
 
     def _turn(self, placed: list[Placed], wanted: tuple[str, ...]) -> tuple[Any, ...]:
         """One run: where its outputs are and the nanoseconds of its three parts; else what went wrong, and is it the
@@ -119,8 +126,9 @@ class Instance:
 
     def _reserved(self, size: int) -> Arena:
         """The arena of outputs, with room for so much; what is in it already stays."""
-        if self._outputs is None or self._outputs.size < size:
-            arena, descriptor = Arena.make(2 * size)
+        if self._outputs is None or self._outputs.size < size or self._small_turns >= SMALL_TURNS:
+            self._small_turns = 0
+            arena, descriptor = Arena.make(roomy(size))
             if self._outputs is not None:
                 arena.view[: self._used] = self._outputs.view[: self._used]
                 self._outputs.close()
@@ -141,10 +149,20 @@ def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:_MOST_WORDS]
 
 
+def _die_with(server: int) -> None:
+    """Where the system can: also a run that does not end is over when the server is."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it died before
+        sys.exit(1)
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
+    _die_with(int(sys.argv[2]))
+    with suppress(ConnectionError):  # the server is gone
+        Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
 
 
 if __name__ == "__main__":
