@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tonnage.errors import TonnageError
-from tonnage.serve.budget import Budget
 from tonnage.serve.configuration import CPU, ModelConfiguration
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
 from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing
@@ -54,10 +54,9 @@ class Models:
         repository: Repository,
         *,
         gpus: tuple[int, ...] = (),
-        budget: Budget | None = None,
+        make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
-        self._repository, self._gpus = repository, gpus
-        self._budget = budget or Budget()
+        self._repository, self._gpus, self._make = repository, gpus, make
         self._models: dict[str, _Model] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -118,11 +117,6 @@ class Models:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def expect(self, names: Iterable[str]) -> None:
-        """They are going to be loaded: until then they are not unknown, but not ready."""
-        for name in names:
-            self._models.setdefault(name, _Model())
-
     async def load(self, name: str, configuration: str | None = None) -> None:
         """Loads what the folder has now. What is new or changed is loaded and warmed beside what runs, then takes its
         place; where that fails what runs goes on, and the error is raised. `configuration` is JSON that counts instead of
@@ -141,7 +135,7 @@ class Models:
                 wanted = settings.versions.chosen(list(folder.versions))
                 if not wanted:
                     raise InvalidRequest(f"{folder.path} has none of the versions that its configuration asks for")
-                loaded = await self._load_versions(folder, wanted, settings)
+                loaded = await asyncio.gather(*(self._load_version(folder, version, settings) for version in wanted))
             except TonnageError as error:
                 model.failed[0] = error.message
                 raise
@@ -169,25 +163,10 @@ class Models:
             task.cancel()
         await asyncio.gather(*(version.close() for version in self.all()), *self._retiring, return_exceptions=True)
 
-    async def _load_versions(
-        self, folder: ModelFolder, wanted: list[int], settings: ModelConfiguration
-    ) -> list[ServedVersion]:
-        """All of them or none: those that were loaded end where another cannot be."""
-        found = await asyncio.gather(
-            *(self._load_version(folder, version, settings) for version in wanted), return_exceptions=True
-        )
-        loaded = [each for each in found if isinstance(each, ServedVersion)]
-        for each in found:
-            if isinstance(each, BaseException):
-                await asyncio.gather(*(version.close() for version in loaded))
-                raise each
-        return loaded
-
     async def _load_version(self, folder: ModelFolder, version: int, settings: ModelConfiguration) -> ServedVersion:
         backend, path = find_model_file(folder.versions[version], settings.file_name)
         settings = replace(settings, backend=settings.backend or backend)
-        places = places_of(settings, self._gpus)
-        served = ServedVersion(settings, version, settings.backend, path, places, budget=self._budget)
+        served = self._make(settings, version, settings.backend, path, places_of(settings, self._gpus))
         await served.load()
         return served
 

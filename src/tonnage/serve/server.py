@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from tonnage.serve.models import Models
 from tonnage.serve.repository import Repository
 from tonnage.serve.request_log import RequestLog
 from tonnage.serve.rest import Rest, refusal
+from tonnage.serve.served_version import ServedVersion
 
 log = logging.getLogger("tonnage.serve")
 _BACKLOG = 1024
@@ -71,7 +73,8 @@ class Server:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.repository = Repository(options.repository)
-        self.models = Models(self.repository, gpus=options.gpus, budget=Budget(options.limits.most_held_bytes))
+        make = partial(ServedVersion, budget=Budget(options.limits.most_held_bytes))
+        self.models = Models(self.repository, gpus=options.gpus, make=make)
         self.plane = DataPlane(self.models, is_starting=True)
         self._log = RequestLog(options.log_requests)
         self._rest = Rest(self.plane, options.limits, options.access)
@@ -167,7 +170,6 @@ class Server:
         names = self.repository.models()
         wanted = list(names) if "*" in self.options.load_models or self.options.control is not Control.EXPLICIT else []
         wanted += [name for name in self.options.load_models if name not in ("*", *wanted)]
-        self.models.expect(wanted)
         for name in wanted:
             await self._load(name)
 
@@ -180,17 +182,11 @@ class Server:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self.options.poll_seconds)
-            try:
-                await self._follow_folder()
-            except (TonnageError, OSError) as error:  # files may go while they are looked at
-                log.error("the repository cannot be read", extra={"reason": str(error)})
-
-    async def _follow_folder(self) -> None:
-        changed, gone = self.models.changes()
-        for name in changed:
-            await self._load(name)
-        for name in gone:
-            await self.models.unload(name)
+            changed, gone = self.models.changes()
+            for name in changed:
+                await self._load(name)
+            for name in gone:
+                await self.models.unload(name)
 
     async def _sweep(self) -> None:
         clock: Callable[[], float] = asyncio.get_running_loop().time
