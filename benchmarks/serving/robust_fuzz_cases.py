@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -113,7 +114,7 @@ def _damage(document: Any, chance: random.Random) -> None:
         if chance.random() < 0.2:
             del document[key]
         else:
-            document[key] = chance.choice(VALUES)
+            document[key] = copy.deepcopy(chance.choice(VALUES))
         return
 
 

@@ -1,19 +1,13 @@
 """An instance: a process of its own with one model, which runs what the server puts into its arena.
 
-    python -m tonnage.serve.instance DESCRIPTOR PID
-
-It ends when the server's end of the socket is closed, and is killed when the server, whose process id it is given, dies
-in the middle of a run, so that none outlives its server.
+`start_instance` starts it. It ends when the server's end of the socket is closed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -30,7 +24,6 @@ from tonnage.serve.warming import example_inputs
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
 _WARM_RUNS = 3
-_PR_SET_PDEATHSIG = 1  # of Linux' prctl
 _MOST_WORDS = 4000
 
 
@@ -149,21 +142,7 @@ def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:_MOST_WORDS]
 
 
-def _die_with(server: int) -> None:
-    """Where the system can: also a run that does not end is over when the server is."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:  # it died before
-        sys.exit(1)
-
-
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _die_with(int(sys.argv[2]))
-    with suppress(ConnectionError):  # the server is gone
-        Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
-
-
-if __name__ == "__main__":
-    main()
+def serve(descriptor: int) -> None:
+    """Until the server is gone; `descriptor` is this process's end of their socket."""
+    with suppress(ConnectionError):
+        Instance(Channel(socket.socket(fileno=descriptor))).serve()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tonnage.errors import InvalidFile, Unreachable
 from tonnage.serve.arena import LARGE_BYTES, SMALL_TURNS, Arena, aligned, roomy
 from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.runtimes import LoadOrder
+from tonnage.serve.runtimes import PACKAGES, LoadOrder
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
 # A tensor of a turn: name, datatype, shape, and the buffers that are put behind each other.
@@ -157,7 +157,8 @@ class InstanceProcess:
         environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         if self.place.gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = str(self.place.gpu)
-        command = [sys.executable, "-m", "tonnage.serve.instance", str(descriptor), str(os.getpid())]
+        package = PACKAGES.get(self.order.backend, "numpy")
+        command = [sys.executable, "-m", "tonnage.serve.start_instance", str(descriptor), str(os.getpid()), package]
         return subprocess.Popen(
             command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,
             start_new_session=True,  # a Ctrl-C is for the server
