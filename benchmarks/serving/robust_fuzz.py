@@ -26,6 +26,7 @@ def fuzz(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     with serving(folder, "--body-limit", "1MiB") as rig:
         row = asyncio.run(_fuzzed(rig, options))
         row["exit code"] = rig.stop()
+    Path("/tmp/fuzz.log").write_text("\n".join(rig.log))
     tracebacks = [line for line in rig.log if "Traceback" in line or "failed; its log" in line]
     row |= {"tracebacks": len(tracebacks), "passed": row["passed"] and not tracebacks and row["exit code"] == 0}
     return row
@@ -91,7 +92,7 @@ class _Worker:
             writer.write(content)
             if not is_whole:  # it may be waiting for more
                 writer.write_eof()
-            answer = await read_answer(reader)
+            answer = await read_answer(reader, has_body=content[:5] != b"HEAD ")
         except (ConnectionError, asyncio.IncompleteReadError):
             self._note("closed" if not is_whole else "closed without an answer", number, content)
             self._close()
@@ -101,7 +102,7 @@ class _Worker:
             self._close()
             return
         kind = f"HTTP {answer.status}"
-        if answer.status >= 400 and answer.status != 404 and content[:4] != b"HEAD" and not _blames(answer.body):
+        if answer.status >= 400 and answer.status != 404 and content[:5] != b"HEAD " and not _blames(answer.body):
             kind = "no message"
         self._note(kind, number, content)
         if answer.is_last or not is_whole:

@@ -30,8 +30,9 @@ METHODS = [
 
 def damaged_http(chance: random.Random) -> tuple[bytes, bool]:
     """A request, and whether it is sure to be a whole one, to which an answer must come."""
-    method = chance.choices(["POST", "GET", "HEAD", "PUT", "OPTIONS", "x"], [12, 4, 1, 1, 1, 1])[0]
     path = chance.choice(PATHS)
+    usual = "POST" if path.endswith(("infer", "register", "load")) or "repository" in path else "GET"
+    method = chance.choices([usual, "POST", "GET", "HEAD", "PUT", "OPTIONS", "x"], [30, 2, 2, 1, 1, 1, 1])[0]
     body, header_size = _body(chance)
     headers = {"Host": "here", "Content-Length": str(len(body))}
     if header_size is not None:

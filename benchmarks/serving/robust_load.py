@@ -67,13 +67,15 @@ class Connection:
         return self._streams
 
 
-async def read_answer(reader: asyncio.StreamReader) -> Answer:
+async def read_answer(reader: asyncio.StreamReader, *, has_body: bool = True) -> Answer:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    if head[0].split()[1] == "100":  # go on; the answer comes later
+        return await read_answer(reader, has_body=has_body)
     headers = {}
     for line in head[1:]:
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    body = await reader.readexactly(int(headers.get("content-length", "0")) if has_body else 0)
     return Answer(int(head[0].split()[1]), headers, body)
 
 

@@ -24,6 +24,7 @@ from tonnage.serve.rest_codec import RestCodec
 log = logging.getLogger("tonnage.serve")
 JSON = {"Content-Type": "application/json"}
 _COMPRESS_APART = 256 << 10  # larger bodies are compressed in a thread, so that others are answered meanwhile
+_MOST_DIGITS = 18
 _EMPTY: dict[str, Any] = {}
 _GROUPS = {
     "health": "health", "repository": "repository", "systemsharedmemory": "shared-memory",
@@ -97,7 +98,7 @@ class Rest:
         self, http: HttpRequest, model: str, version: str, body: bytes | bytearray, accepted: bytes | None, reply: Reply
     ) -> None:
         size = http.headers.get(b"inference-header-content-length")
-        if size is not None and not size.isdigit():
+        if size is not None and not (size.isdigit() and len(size) <= _MOST_DIGITS):
             raise InvalidRequest("Inference-Header-Content-Length is not a number")
 
         def answer(result: Answer) -> None:
