@@ -9,9 +9,10 @@ from typing import Any
 from tonnage import __version__
 from tonnage.serve.classification import with_classes
 from tonnage.serve.configuration_json import configuration_json
-from tonnage.serve.errors import InvalidRequest, Unsupported
+from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing, Unsupported
 from tonnage.serve.models import Models
 from tonnage.serve.requests import Answer, Request, Response, now
+from tonnage.serve.served_version import ServedVersion
 from tonnage.serve.shared_regions import SharedRegions
 
 SERVER_NAME = "tonnage"
@@ -26,20 +27,30 @@ EXTENSIONS = [
 class DataPlane:
     models: Models
     regions: SharedRegions = field(default_factory=SharedRegions)
+    is_starting: bool = False  # models are loaded for the first time
     is_draining: bool = False
 
     @property
     def is_ready(self) -> bool:
-        return not self.is_draining and self.models.are_ready
+        return not self.is_starting and not self.is_draining and self.models.are_ready
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
-        version = self.models.find(request.model, request.version)
+        version = self.find(request.model, request.version)
         version.checker.check(request)
         request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):
             request.answer = _naming_classes(request, version.configuration, request.answer)
         version.submit(request)
+
+    def find(self, name: str, version: str = "") -> ServedVersion:
+        """While models are loaded for the first time, nobody knows which there will be."""
+        try:
+            return self.models.find(name, version)
+        except UnknownThing:
+            if self.is_starting:
+                raise Unavailable(f"{name!r} is not ready: models are being loaded") from None
+            raise
 
     def server_metadata(self) -> dict[str, Any]:
         return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}
@@ -50,7 +61,7 @@ class DataPlane:
         return found.configuration.metadata(versions)
 
     def model_is_ready(self, name: str, version: str = "") -> bool:
-        return not self.is_draining and self.models.find(name, version).is_ready
+        return not self.is_draining and self.find(name, version).is_ready
 
     def model_configuration(self, name: str, version: str = "") -> dict[str, Any]:
         return configuration_json(self.models.find(name, version).configuration)

@@ -16,6 +16,7 @@ from tonnage.serve.shared_regions import SharedRegions, Span
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _MOST_AXES = 32
+_MOST_DIGITS = 18
 _MOST_ELEMENTS = 1 << 40
 
 
@@ -97,7 +98,7 @@ class RestCodec:
         name, datatype, sizes = one.get("name"), one.get("datatype"), one.get("shape")
         if type(name) is not str:
             raise InvalidRequest(f"{where}.name is missing, or not a string")
-        if datatype not in DTYPES:
+        if type(datatype) is not str or datatype not in DTYPES:
             raise InvalidRequest(f"{where}.datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}")
         shape = _shape(sizes, where)
         parameters = one.get("parameters")
@@ -239,7 +240,7 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is str and value.isdigit():
+    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
         value = int(value)
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} is {value!r}, not a whole number from 0 on")
