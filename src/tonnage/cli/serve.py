@@ -41,6 +41,9 @@ def run_command(
     tls_certificate: Annotated[Path | None, typer.Option(help="For https; needs --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
     body_limit: Annotated[str, typer.Option(help="The largest request, such as 64MiB.")] = "1GiB",
+    memory_limit: Annotated[
+        str, typer.Option(help="Main memory for all models, such as 16GiB; else as much as the machine has free.")
+    ] = "",
     drain_seconds: Annotated[float, typer.Option(help="How long SIGTERM waits for answers.", min=0)] = 60.0,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
@@ -67,9 +70,10 @@ def run_command(
         load_models=tuple(load_model or ("*",)),
         poll_seconds=poll_seconds,
         drain_seconds=drain_seconds,
-        limits=HttpLimits(most_body_bytes=_bytes(body_limit)),
+        limits=HttpLimits(most_body_bytes=_bytes("--body-limit", body_limit)),
         access=read_access(access, rate_limit),
         tls=_tls(tls_certificate, tls_key),
+        memory_limit_bytes=_bytes("--memory-limit", memory_limit) if memory_limit else None,
     )
     _run(options)
 
@@ -123,14 +127,14 @@ def _control(text: str) -> Any:
         raise UsageError(f"--control {text} is not known", f"one of {', '.join(Control)}") from None
 
 
-def _bytes(text: str) -> int:
+def _bytes(option: str, text: str) -> int:
     from tonnage.errors import UsageError
     from tonnage.hardware.quantities import parse_bytes
 
     try:
         return parse_bytes(text)
     except ValueError as error:
-        raise UsageError(f"--body-limit {text}: {error}", "for example: --body-limit 64MiB") from None
+        raise UsageError(f"{option} {text}: {error}", f"for example: {option} 64MiB") from None
 
 
 def _tls(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:

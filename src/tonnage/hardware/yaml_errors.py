@@ -66,7 +66,7 @@ def _describe(details: ErrorDetails, sections: Sequence[type[BaseModel]]) -> str
         case "string_pattern_mismatch":
             return f"must be made of letters, digits, dots, dashes and underscores, not {given}"
         case _:
-            return _limit(kind, context, given) or details["msg"]
+            return _limit(kind, context, given) or details["msg"].removeprefix("Value error, ")
 
 
 def _limit(kind: str, context: dict[str, Any], given: str) -> str | None:

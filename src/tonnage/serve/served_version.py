@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tonnage.errors import TonnageError
 from tonnage.serve.checking import Checker
-from tonnage.serve.configuration import ModelConfiguration
+from tonnage.serve.configuration import ModelConfiguration, with_labels, without_labels
 from tonnage.serve.datatypes import Tensor, rows_bytes
 from tonnage.serve.errors import InvalidRequest, ServingError, Unavailable
 from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed, TurnTensor
@@ -76,7 +76,7 @@ class ServedVersion:
         except BaseException:
             await self.close()
             raise
-        self.configuration = configurations[0]
+        self.configuration = with_labels(configurations[0], self.configuration)
         self.checker, self._queue = Checker(self.configuration), Queue(self.configuration)
 
     def submit(self, request: Request) -> None:
@@ -119,7 +119,7 @@ class ServedVersion:
         order = LoadOrder(
             backend=self._backend,
             path=str(self._path),
-            configuration=self.configuration,
+            configuration=without_labels(self.configuration),
             device="cpu" if place.gpu is None else "cuda:0",
             threads=place.threads,
         )

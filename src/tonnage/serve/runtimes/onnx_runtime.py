@@ -10,7 +10,7 @@ import numpy as np
 from tonnage.errors import InvalidFile, MissingDependency, UsageError
 from tonnage.serve.configuration import TensorSpec
 from tonnage.serve.datatypes import BF16, BYTES
-from tonnage.serve.runtimes import Arrays, LoadOrder
+from tonnage.serve.runtimes import Arrays, LoadOrder, sentence, shares_first_axis
 
 _TYPES = {
     "tensor(bool)": "BOOL", "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32",
@@ -27,10 +27,11 @@ class OnnxRuntime:
         path = Path(order.path)
         self._session = _session(path, order)
         given, made = self._session.get_inputs(), self._session.get_outputs()
-        self.inputs = tuple(_spec(each, path) for each in given)
+        optional = [each for each in self._session.get_overridable_initializers() if each.type in _TYPES]
+        self.inputs = (*(_spec(each, path) for each in given), *(_spec(each, path, optional=True) for each in optional))
         self.outputs = tuple(_spec(each, path) for each in made)
-        first = {each.shape[0] if each.shape else None for each in (*given, *made)}
-        self.batch_axis = len(first) == 1 and isinstance(next(iter(first)), str)
+        self.batch_axis = shares_first_axis(each.shape for each in (*given, *made))
+        self.most_rows = 0
         self._strings = {each.name for each in self.inputs if each.datatype == BYTES}
         self._all = tuple(each.name for each in self.outputs)
 
@@ -41,7 +42,7 @@ class OnnxRuntime:
         try:
             made = self._session.run(names, inputs)
         except Exception as error:  # onnxruntime has its own classes for what is wrong with an input
-            raise UsageError(_sentence(error)) from error
+            raise UsageError(sentence(error)) from error
         return dict(zip(names, made, strict=True))
 
 
@@ -67,14 +68,14 @@ def _session(path: Path, order: LoadOrder) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers)
     except Exception as error:  # protobuf, an unknown operator, a missing file of weights: each has its own class
-        raise InvalidFile(f"{path}: {_sentence(error)}") from error
+        raise InvalidFile(f"{path}: {sentence(error)}") from error
 
 
-def _spec(described: Any, path: Path) -> TensorSpec:
+def _spec(described: Any, path: Path, *, optional: bool = False) -> TensorSpec:
     if described.type not in _TYPES:
         raise InvalidFile(f"{path}: {described.name} is a {described.type}, which the protocol cannot carry")
     dims = tuple(size if isinstance(size, int) else -1 for size in described.shape)
-    return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims)
+    return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims, optional=optional)
 
 
 def _text(array: Any, name: str) -> Any:
@@ -82,7 +83,3 @@ def _text(array: Any, name: str) -> Any:
         return np.array([value.decode() for value in array.ravel()], dtype=object).reshape(array.shape)
     except UnicodeDecodeError:
         raise UsageError(f"input {name} holds strings that are not UTF-8") from None
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
