@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
@@ -114,18 +114,18 @@ def configuration_of(name: str, source: Located, value: object, folder: Path) ->
 
 
 def _check_batching(batching: DynamicBatching, most: int, source: Located) -> None:
+    def refuse(text: str, *field: str | int) -> NoReturn:
+        raise source.error(("dynamic_batching", *field), text)
+
     for place, size in enumerate(batching.preferred_batch_size):
         if most and size > most:
-            field = ("dynamic_batching", "preferred_batch_size", place)
-            raise source.error(field, f"is {size}, more than max_batch_size, which is {most}")
-    levels = batching.priority_levels
-    if batching.default_priority_level > levels:
-        field = ("dynamic_batching", "default_priority_level")
-        raise source.error(field, f"is {batching.default_priority_level}, more than priority_levels, which is {levels}")
+            refuse(f"is {size}, more than max_batch_size, which is {most}", "preferred_batch_size", place)
+    levels, default = batching.priority_levels, batching.default_priority_level
+    if default > levels:
+        refuse(f"is {default}, more than priority_levels, which is {levels}", "default_priority_level")
     for level in batching.priority_queue_policy:
         if not 1 <= level <= levels:
-            field = ("dynamic_batching", "priority_queue_policy")
-            raise source.error(field, f"is for level {level}, but priority_levels is {levels}")
+            refuse(f"is for level {level}, but priority_levels is {levels}", "priority_queue_policy")
 
 
 def _backend(file: ConfigurationFile, source: Located) -> str:

@@ -5,12 +5,11 @@ What a file says already and a `ModelConfiguration` does not hold, such as setti
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from tonnage.serve.configuration import (
     AUTO,
@@ -31,26 +30,31 @@ _HELD = {
     "name", "platform", "backend", "max_batch_size", "input", "output", "version_policy", "instance_group",
     "dynamic_batching", "default_model_filename", "parameters",
 }  # fmt: skip
+_WORD = re.compile(r"[A-Z][A-Z0-9_]*")
 _HELD_INSIDE = {
     "input": {"name", "data_type", "dims", "reshape", "optional"},
     "output": {"name", "data_type", "dims", "reshape", "label_filename"},
     "instance_group": {"name", "count", "kind", "gpus"},
 }
-_MAPS = ("parameters", "priority_queue_policy")
+# Fields that are maps, and fields whose values are words without quotation marks; YAML tells neither apart.
+_MAPS = {"parameters", "priority_queue_policy", "metric_tags", "cc_model_filenames", "inputs"}
+_WORDS = {"format", "priority", "kind", "data_type"}
 
 
 def write_configuration(configuration: ModelConfiguration, folder: Path) -> Path:
-    """As the file that is there, else as config.pbtxt. What was there is kept under another name, and returned to by
-    renaming it back."""
-    path = next((folder / name for name in CONFIGURATIONS if (folder / name).is_file()), folder / "config.pbtxt")
-    before: Any = read_source(path).value if path.exists() else {}
+    """As config.pbtxt, in one step. What was there is kept under another name beside it."""
+    path, new = folder / CONFIGURATIONS[0], folder / f".{CONFIGURATIONS[0]}.new"
+    there = [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]
+    before: Any = read_source(there[0]).value if there else {}
     document = _merged(configuration_document(configuration), before)
-    text = pbtxt_text(document) if path.suffix == ".pbtxt" else yaml_text(document)
-    new = folder / f".{path.name}.new"  # the folder has a whole file at every moment
-    new.write_text(text, encoding="utf-8")
-    if path.exists():
-        shutil.copy2(path, _unused(path))
-    return new.replace(path)
+    new.write_text(pbtxt_text(document), encoding="utf-8")
+    for old in there:
+        shutil.copy2(old, _unused(old))
+    new.replace(path)
+    for old in there:
+        if old != path:
+            old.unlink()
+    return path
 
 
 def configuration_text(configuration: ModelConfiguration) -> str:
@@ -60,11 +64,6 @@ def configuration_text(configuration: ModelConfiguration) -> str:
 
 def pbtxt_text(document: Mapping[str, Any]) -> str:
     return "\n".join(pbtxt_lines(_with_entries(document))) + "\n"
-
-
-def yaml_text(document: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(_without_words(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    return text
 
 
 def configuration_document(configuration: ModelConfiguration) -> dict[str, Any]:
@@ -165,29 +164,18 @@ def _unused(path: Path) -> Path:
     number, found = 1, path.with_name(f"{path.name}.before")
     while found.exists():
         number += 1
-        found = path.with_name(f"{path.name}.before.{number}")
+        found = path.with_name(f"{path.name}.before-{number}")
     return found
 
 
-def _with_entries(value: Any) -> Any:
-    """Maps as entries with key and value, as pbtxt writes them."""
+def _with_entries(value: Any, name: str = "") -> Any:
+    """Maps as entries with key and value, as pbtxt writes them; those that come from pbtxt are so already."""
     if isinstance(value, list):
-        return [_with_entries(each) for each in value]
+        return [_with_entries(each, name) for each in value]
+    if isinstance(value, str):
+        return Word(value) if name in _WORDS and _WORD.fullmatch(value) else value
     if not isinstance(value, Mapping):
         return value
-    return {name: _entries(each) if name in _MAPS else _with_entries(each) for name, each in value.items()}
-
-
-def _entries(value: Any) -> Any:
-    """Entries that come from a file are so already."""
-    if not isinstance(value, dict):
-        return value
-    return [{"key": key, "value": _with_entries(each)} for key, each in value.items()]
-
-
-def _without_words(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_words(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_without_words(each) for each in value]
-    return str(value) if isinstance(value, str) else value
+    if name in _MAPS and not ("key" in value and set(value) <= {"key", "value"}):
+        return [{"key": key, "value": _with_entries(each)} for key, each in value.items()]
+    return {key: _with_entries(each, key) for key, each in value.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from tonnage.serve.configuration import ModelConfiguration
+from tonnage.serve.configuration import ModelConfiguration, without_labels
 from tonnage.serve.errors import NoRoom
 from tonnage.serve.instance_process import InstancePlace
 from tonnage.serve.main_memory import GpuMemory, free_main_bytes, gpu_memory
@@ -85,6 +85,7 @@ class MemoryLimits:
 
     async def _needs(self, configuration: ModelConfiguration, path: Path, device: Device) -> Needs:
         """A model whose files have the sizes that they had before needs what it needed before: only its weights differ."""
+        configuration = without_labels(configuration)
         gpu = "" if device is None else self.gpu(device).name
         files = tuple(sorted((each.name, each.stat().st_size) for each in path.parent.iterdir() if each.is_file()))
         key = (path.name, files, repr(configuration), gpu)
@@ -104,7 +105,8 @@ class MemoryLimits:
         parts += f", a batch of {needs.rows}" if needs.rows else ""
         each = f"{count} instances of {format_bytes(needs.total_bytes)}" if count > 1 else "one instance"
         raise NoRoom(
-            f"{configuration.name} needs {format_bytes(total)} ({each}: {parts}), but {format_bytes(free)} are left of {where}",
+            f"{configuration.name} needs {format_bytes(total)} ({each}: {parts}), "
+            f"but {format_bytes(free)} are left of {where}",
             "fewer instances or a smaller max_batch_size need less; so does unloading another model",
         )
 

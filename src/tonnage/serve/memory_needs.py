@@ -152,7 +152,10 @@ def _fixed(configuration: ModelConfiguration, name: str, sizes: Sequence[int | s
         told = [rows, *dims] if configuration.has_batches else list(dims)
     if len(told) != len(sizes):
         told = [rows, *[-1] * (len(sizes) - 1)] if sizes else []
-    return [size if isinstance(size, int) else max(size_told, _OPEN_SIZE) for size, size_told in zip(sizes, told, strict=True)]
+    return [
+        size if isinstance(size, int) else max(size_told, _OPEN_SIZE)
+        for size, size_told in zip(sizes, told, strict=True)
+    ]
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------------

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from tonnage.errors import TonnageError
 from tonnage.serve.configuration import ModelConfiguration, VersionPolicy
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
 from tonnage.serve.errors import InvalidRequest, LoadFailed, NoRoom, Unavailable, UnknownThing
+from tonnage.serve.instance_process import InstancePlace
 from tonnage.serve.memory_limits import Claim, MemoryLimits
 from tonnage.serve.model_states import LOADING, READY, UNAVAILABLE, UNLOADING, ModelState
 from tonnage.serve.places import places_of
@@ -64,9 +66,14 @@ class Models:
     """By name. All changes of one model happen one after the other, and go on when whoever asked for them leaves."""
 
     def __init__(
-        self, repository: Repository, *, gpus: tuple[int, ...] = (), memory: MemoryLimits | None = None
+        self,
+        repository: Repository,
+        *,
+        gpus: tuple[int, ...] = (),
+        memory: MemoryLimits | None = None,
+        make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
-        self._repository, self._gpus, self._memory = repository, gpus, memory
+        self._repository, self._gpus, self._memory, self._make = repository, gpus, memory, make
         self._models: dict[str, _Model] = {}
         self._claims: dict[ServedVersion, Claim] = {}
         self._retiring: set[asyncio.Task[None]] = set()
@@ -174,7 +181,9 @@ class Models:
                 wanted = settings.versions.chosen(list(folder.versions))
                 if not wanted:
                     has = ", ".join(map(str, folder.versions))
-                    raise InvalidRequest(f"its version_policy asks for none of the versions {has} that {folder.path} has")
+                    raise InvalidRequest(
+                        f"its version_policy asks for none of the versions {has} that {folder.path} has"
+                    )
                 sources = {number: _source(folder, number, settings) for number in wanted}
                 new = [number for number in wanted if model.sources.get(number) != sources[number]]
                 loaded = await self._load_versions(model, folder, new, settings)
@@ -211,7 +220,7 @@ class Models:
             found = await asyncio.gather(*tasks.values(), return_exceptions=True)
             failed = {number: each for number, each in zip(tasks, found, strict=True) if isinstance(each, TonnageError)}
             model.failed = {number: each.message for number, each in failed.items()}
-            await self._close([each for each in found if isinstance(each, ServedVersion)])
+            await self._close([each for each in found if not isinstance(each, BaseException)])
             raise
         finally:
             model.loading = set()
@@ -221,7 +230,7 @@ class Models:
         settings, path = with_model_file(settings, folder.versions[number])
         places = places_of(settings, self._gpus)
         claim = await self._memory.claim(settings, path, places) if self._memory is not None else None
-        served = ServedVersion(settings, number, settings.backend, path, places)
+        served = self._make(settings, number, settings.backend, path, places)
         try:
             await served.load()
         except BaseException:

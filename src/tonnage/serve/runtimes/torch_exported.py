@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
 from tonnage.errors import InvalidFile
@@ -32,7 +33,7 @@ def load(order: LoadOrder) -> TorchRuntime:
     program = read_program(path)
     given, made = inputs_of(program, path), outputs_of(program, path)
     if order.device != "cpu":
-        program = torch.export.passes.move_to_device_pass(program, order.device)
+        program = move_to_device_pass(program, order.device)
     return TorchRuntime(
         _function(program, given, made),
         _renamed(given, order.configuration.inputs),

@@ -62,7 +62,9 @@ def _in_order(specs: list[TensorSpec], arguments: list[Any], path: Path) -> tupl
         raise InvalidFile(f"{path} takes {', '.join(names) or 'nothing'}; its configuration names the inputs {told}")
     else:
         taken = names[: len(specs)] if numbers is None else [names[number] for number in numbers]
-    needed = [argument.name for argument in arguments if not argument.has_default_value() and argument.name not in taken]
+    needed = [
+        argument.name for argument in arguments if not argument.has_default_value() and argument.name not in taken
+    ]
     if needed:
         raise InvalidFile(f"{path} needs {needed[0]}, which its configuration does not name among the inputs")
     return specs, taken
