@@ -436,7 +436,7 @@ def test_weights_that_are_too_large_are_refused_without_an_estimate(tmp_path: Pa
 
     async def check() -> None:
         async def ask(question: Question) -> Needs:
-            raise AssertionError
+            raise AssertionError(question)
 
         with pytest.raises(NoRoom, match=r"needs 1.95 KiB .* 0.98 KiB are left"):
             await models_of(tmp_path, memory=MemoryLimits(ask=ask, free_main=lambda: 1000)).load("m")
@@ -497,7 +497,7 @@ def test_an_instance_on_a_gpu_that_is_not_there_is_refused(tmp_path: Path, group
     (tmp_path / "m" / "config.pbtxt").write_text(f"instance_group {{ {group} }}")
 
     async def check() -> None:
-        with pytest.raises(LoadFailed, match="wants (a GPU|GPU 5), but this server uses none"):
+        with pytest.raises(LoadFailed, match=r"wants (a GPU|GPU 5), but this server uses none"):
             await models_of(tmp_path).load("m")
 
     run(check())

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import pickle
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,20 +31,19 @@ Device: TypeAlias = "int | None"  # a GPU, or the processor
 
 async def ask_apart(question: Question) -> Needs:
     """In a process of its own. One that fails or takes too long leaves only the weights."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tonnage.serve.memory_needs",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tonnage.serve.memory_needs"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
-        output, _ = await asyncio.wait_for(process.communicate(pickle.dumps(question)), _ESTIMATE_SECONDS)
+        output, _ = await asyncio.to_thread(process.communicate, pickle.dumps(question), _ESTIMATE_SECONDS)
         return Needs(**json.loads(output))
-    except (TimeoutError, ValueError):
+    except (subprocess.TimeoutExpired, ValueError):
         weights = weights_on_disk(Path(question.path))
         return Needs(total_bytes=weights, weights_bytes=weights, problem="the estimate did not come to an end")
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
+        process.wait()
 
 
 @dataclass(slots=True, eq=False)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.errors import InvalidFile, MissingDependency, UsageError
 from tonnage.serve.configuration import TensorSpec
-from tonnage.serve.datatypes import BF16, BYTES
+from tonnage.serve.datatypes import BF16, BYTES, as_array, rounded_to_bf16
 from tonnage.serve.runtimes import Arrays, LoadOrder, sentence, shares_first_axis
 
 _TYPES = {
@@ -18,6 +21,7 @@ _TYPES = {
     "tensor(int64)": "INT64", "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
     "tensor(bfloat16)": BF16, "tensor(string)": BYTES,
 }  # fmt: skip
+_BF16_NUMBER = 16  # ONNX's number of this type
 
 
 class OnnxRuntime:
@@ -33,6 +37,7 @@ class OnnxRuntime:
         self.batch_axis = shares_first_axis(each.shape for each in (*given, *made))
         self.most_rows = 0
         self._strings = {each.name for each in self.inputs if each.datatype == BYTES}
+        self._halves = {each.name for each in (*self.inputs, *self.outputs) if each.datatype == BF16}
         self._all = tuple(each.name for each in self.outputs)
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
@@ -40,10 +45,25 @@ class OnnxRuntime:
             inputs[name] = _text(inputs[name], name)
         names = wanted or self._all
         try:
-            made = self._session.run(names, inputs)
+            made = self._run_halves(names, inputs) if self._halves else self._session.run(names, inputs)
         except Exception as error:  # onnxruntime has its own classes for what is wrong with an input
             raise UsageError(sentence(error)) from error
         return dict(zip(names, made, strict=True))
+
+    def _run_halves(self, names: tuple[str, ...], inputs: Arrays) -> list[npt.NDArray[Any]]:
+        """numpy has no BF16, so such tensors go in and out by their bits."""
+        from onnxruntime import OrtValue
+
+        given = {
+            name: OrtValue.ortvalue_from_numpy_with_onnx_type(rounded_to_bf16(array), _BF16_NUMBER)
+            if name in self._halves
+            else OrtValue.ortvalue_from_numpy(array)
+            for name, array in inputs.items()
+        }
+        made = self._session.run_with_ort_values(names, given)
+        return [
+            _widened(value) if name in self._halves else value.numpy() for name, value in zip(names, made, strict=True)
+        ]
 
 
 def load(order: LoadOrder) -> OnnxRuntime:
@@ -76,6 +96,13 @@ def _spec(described: Any, path: Path, *, optional: bool = False) -> TensorSpec:
         raise InvalidFile(f"{path}: {described.name} is a {described.type}, which the protocol cannot carry")
     dims = tuple(size if isinstance(size, int) else -1 for size in described.shape)
     return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims, optional=optional)
+
+
+def _widened(value: Any) -> npt.NDArray[Any]:
+    """The numbers of a BF16 tensor in main memory."""
+    size = 2 * prod(value.shape())
+    bits = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return as_array(BF16, tuple(value.shape()), bits)
 
 
 def _text(array: Any, name: str) -> Any:

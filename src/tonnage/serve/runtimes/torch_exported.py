@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ def load(order: LoadOrder) -> TorchRuntime:
 
 
 def read_program(path: Path) -> Any:
+    logging.getLogger("torch.export").setLevel(logging.ERROR)  # it tells at length how it tried to read a file
     try:
         return torch.export.load(path)
     except Exception as error:  # zip, pickle, JSON, an operator that is not here: each has its own class
@@ -131,7 +133,7 @@ def _last_keys(tree: Any, key: str) -> Iterator[str]:
         yield key
         return
     context = tree.context if isinstance(tree.context, list | tuple) else ()
-    children = tree.children_specs
+    children = tree.children()
     named = len(context) == len(children) and all(isinstance(each, str) for each in context)
     for place, child in enumerate(children):
         yield from _last_keys(child, context[place] if named else "")

@@ -3,6 +3,7 @@ configuration does."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def load(order: LoadOrder) -> TorchRuntime:
 
 def _read(path: Path, device: str) -> Any:
     try:
-        return torch.jit.load(str(path), map_location=device).eval()  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it is, and these files are still about
+            return torch.jit.load(str(path), map_location=device).eval()  # type: ignore[no-untyped-call]
     except Exception as error:  # zip, pickle, an operator that is not here: each has its own class
         raise InvalidFile(
             f"{path} is not a file of TorchScript: {sentence(error)}",
