@@ -131,7 +131,7 @@ WRONG = [
     ("version_policy { specific { } }", "version_policy.specific.versions: is missing"),
     ('platform: "tensorrt_plan"', "config.pbtxt:1: platform: 'tensorrt_plan' does not run here"),
     ("sequence_batching { }", "config.pbtxt:1: sequence_batching: is not served here"),
-    ("max_batch_size: 4\ndynamic_batching {\npreferred_batch_size: [2, 8] }", ":3: dynamic_batching.preferred_batch_size[1]"),
+    ("max_batch_size: 4\ndynamic_batching {\npreferred_batch_size: [2, 8] }", ":3: dynamic_batching.preferred_batch_size"),
     ("dynamic_batching { default_priority_level: 1 }", "dynamic_batching.default_priority_level: is 1, more than"),
     ("dynamic_batching { priority_queue_policy { key: 3 value { } } }", "is for level 3, but priority_levels is 0"),
     ('dynamic_batching { priority_queue_policy { key: "x" } }', "must be a whole number, not 'x'"),
@@ -318,8 +318,10 @@ def test_any_document_is_read_as_it_was_written(document: dict[str, Any]) -> Non
 @settings(max_examples=300, deadline=None)
 @given(some.text(alphabet=" \n\"'{}[]<>:;,#\\-+.0x9eEfabmtinputdms_TYPE", max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
+    refused = ""
     try:
         source = parse_pbtxt(text.encode(), "config.pbtxt")
         configuration_of("m", source, source.value, Path())
     except InvalidFile as error:
-        assert error.message.startswith("config.pbtxt")
+        refused = error.message
+    assert not refused or refused.startswith("config.pbtxt")
