@@ -138,6 +138,10 @@ WRONG = [
     ('parameters { key: "x" } parameters { key: "x" }', "parameters: the key 'x' is given twice"),
     ("parameters: [ 1, 2 ]", "config.pbtxt:1: parameters: must be a mapping, or entries with key and value"),
     ('output {\nname: "y" data_type: TYPE_FP32\nlabel_filename: "../m/x" }', ":3: output[0].label_filename: "),
+    (
+        'input { name: "x" data_type: TYPE_FP32 dims: [6]\nreshape { shape: [2, 4] } }',
+        "config.pbtxt:2: input[0].reshape: [2, 4] does not hold as many elements as dims, which are [6]",
+    ),
     ("max_batch_size 4", "config.pbtxt, line 1: no colon after max_batch_size"),
     ("input [ 3 ]", "config.pbtxt, line 1: no colon after input"),
     ("dims: [ 1", "config.pbtxt, line 1: the end of the file"),
@@ -231,7 +235,11 @@ def test_labels_come_from_the_same_file_again(tmp_path: Path) -> None:
 names = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
 sizes = some.lists(some.integers(-1, 2**40), max_size=4).map(tuple)
 tensors = some.builds(
-    TensorSpec, name=names, datatype=some.sampled_from(DATATYPES), dims=sizes, reshape=some.none() | sizes
+    TensorSpec, name=names, datatype=some.sampled_from(DATATYPES), dims=sizes, reshape=some.none()
+) | sizes.flatmap(
+    lambda dims: some.builds(
+        TensorSpec, name=names, datatype=some.just("FP32"), dims=some.just(dims), reshape=some.just((1, *dims[::-1]))
+    )
 )
 policies = some.builds(
     QueuePolicy,

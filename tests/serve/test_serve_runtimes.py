@@ -23,11 +23,12 @@ from repository_models import (
 )
 
 from tonnage.errors import InvalidFile, TonnageError, UsageError
-from tonnage.serve.configuration import ModelConfiguration
+from tonnage.serve.configuration import ModelConfiguration, TensorSpec
 from tonnage.serve.configuration_file import read_configuration
 from tonnage.serve.deriving import completed
 from tonnage.serve.repository import read_folder
 from tonnage.serve.runtimes import LoadOrder, Runtime, load_runtime, with_model_file
+from tonnage.serve.runtimes.reshaping import shown
 
 
 def opened(folder: Path, model: str = "m") -> tuple[Runtime, ModelConfiguration]:
@@ -135,6 +136,19 @@ def test_strings_go_in_and_out(tmp_path: Path) -> None:
     assert made_text.tolist() == [["é"]]
     with pytest.raises(UsageError, match="not UTF-8"):
         runtime.run({"x": np.array([[b"\xff"]], dtype=object)}, ())
+
+
+@pytest.mark.parametrize(("dims", "shape"), [("3", (2, 3)), ("3, 1", (2, 3, 1)), ("1, 3", (2, 1, 3))])
+def test_outputs_are_reshaped_to_what_clients_see(tmp_path: Path, dims: str, shape: tuple[int, ...]) -> None:
+    tensors = f'max_batch_size: 4 output {{ name: "y" data_type: TYPE_FP32 dims: [{dims}] reshape {{ shape: 3 }} }}'
+    save_sum(version(tmp_path, "m", configuration=tensors) / "model.onnx")
+    runtime, _ = opened(tmp_path)
+    assert runtime.run({"a": rows(1, 2), "b": rows(1, 2)}, ())["y"].shape == shape
+
+
+def test_open_sizes_of_a_reshaped_output_are_those_of_the_model() -> None:
+    spec = TensorSpec(name="y", datatype="FP32", dims=(-1, 1, -1), reshape=(-1, -1, 1))
+    assert shown(spec, (5, 7, 1)) == (5, 1, 7)
 
 
 # -- torch.export ---------------------------------------------------------------------------------------------------------

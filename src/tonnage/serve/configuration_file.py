@@ -4,6 +4,7 @@ sentence with file, line and field."""
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -82,6 +83,9 @@ def configuration_of(name: str, source: Located, value: object, folder: Path) ->
         file = ConfigurationFile.model_validate(value)
     except ValidationError as error:
         raise invalid_file(source, error, SECTIONS) from None
+    for what, sections in (("input", file.input), ("output", file.output)):
+        for place, section in enumerate(sections):
+            _check_reshape(section, source, (what, place, "reshape"))
     if file.name and file.name != name:
         raise source.error(("name",), f"is {file.name!r}, but the folder is called {name!r}")
     batching = file.dynamic_batching
@@ -111,6 +115,16 @@ def configuration_of(name: str, source: Located, value: object, folder: Path) ->
         file_name=file.default_model_filename,
         parameters={key: _parameter(each) for key, each in file.parameters.items()},
     )  # fmt: skip
+
+
+def _check_reshape(section: TensorSection, source: Located, field: tuple[str | int, ...]) -> None:
+    """Both shapes hold the same elements, and as many open sizes."""
+    if section.reshape is None:
+        return
+    dims, shape = section.dims, section.reshape.shape
+    fixed, others = ([size for size in each if size != -1] for each in (dims, shape))
+    if len(dims) - len(fixed) != len(shape) - len(others) or prod(fixed) != prod(others):
+        raise source.error(field, f"{shape} does not hold as many elements as dims, which are {dims}")
 
 
 def _check_batching(batching: DynamicBatching, most: int, source: Located) -> None:

@@ -74,6 +74,9 @@ class Runtime(Protocol):
 def load_runtime(order: LoadOrder) -> Runtime:
     module = import_module(f"tonnage.serve.runtimes.{_MODULES[order.backend]}")
     runtime: Runtime = module.load(order)
+    if any(spec.reshape is not None for spec in order.configuration.outputs):
+        reshaping = import_module("tonnage.serve.runtimes.reshaping")
+        runtime = reshaping.Reshaped(runtime, order.configuration)
     return runtime
 
 
