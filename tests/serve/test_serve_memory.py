@@ -84,6 +84,22 @@ def test_of_what_cannot_be_followed_only_the_weights_are_known(tmp_path: Path) -
         assert found.weights_bytes == weights_on_disk(tmp_path / name)
 
 
+NETWORK = """
+name: "two layers"
+input: "data" input_dim: 1 input_dim: 1024 input_dim: 16 input_dim: 16
+layer { name: "p" type: "ReLU" bottom: "data" top: "p" }
+layer { name: "fc" type: "InnerProduct" bottom: "p" top: "y" inner_product_param { num_output: 4 } }
+"""
+
+
+def test_blobs_and_weights_of_a_caffe_model_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "model.prototxt").write_text(NETWORK)
+    one, many = (needs(tmp_path / "model.prototxt", "caffe", max_batch_size=count) for count in (1, 11))
+    assert one.problem == ""
+    assert one.weights_bytes == 4 * (MIB + 4)
+    assert many.total_bytes - one.total_bytes == 10 * 2 * MIB  # of the input and of what is made of it
+
+
 def test_the_weights_of_a_caffe_model_are_beside_it(tmp_path: Path) -> None:
     (tmp_path / "model.prototxt").write_bytes(b"x" * 10)
     (tmp_path / "model.caffemodel").write_bytes(b"x" * 1000)

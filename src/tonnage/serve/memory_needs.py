@@ -13,7 +13,6 @@ import os
 import pickle
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ import numpy as np
 
 from tonnage.errors import TonnageError
 from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.deriving import DEFAULT_BATCH_SIZE
-from tonnage.serve.runtimes import shares_first_axis
+from tonnage.serve.model_traces import trace_model
 
-_OPEN_SIZE = 1  # of an axis that neither file nor configuration fixes: what clients will send is not known
 # Resident bytes of an instance without a model, by who runs it.
 _PROCESS_BYTES = {"onnxruntime": 56 << 20, "pytorch": 256 << 20, "caffe": 256 << 20}
 
@@ -60,7 +57,7 @@ def needs_of(question: Question) -> Needs:
     weights = weights_on_disk(Path(question.path))
     base = 0 if question.gpu else _PROCESS_BYTES.get(question.configuration.backend, 0)
     try:
-        trace, rows = _trace(question)
+        trace, rows = trace_model(Path(question.path), question.configuration, on_gpu=bool(question.gpu))
     except TonnageError as error:
         return Needs(total_bytes=weights + base, weights_bytes=weights, problem=error.message)
     except Exception as error:  # a damaged file may break what reads it in any way
@@ -68,94 +65,6 @@ def needs_of(question: Question) -> Needs:
     kept = _parameter_bytes(trace) or weights
     total = _on_gpu(trace, question.gpu) if question.gpu else _on_processor(trace, question.configuration.backend, kept)
     return Needs(total_bytes=max(total, weights), weights_bytes=kept, rows=rows)
-
-
-# -- following a model ----------------------------------------------------------------------------------------------------
-
-
-def _trace(question: Question) -> tuple[Any, int]:
-    """What its inference does, and with how many rows."""
-    path, configuration = Path(question.path), question.configuration
-    if configuration.backend == "onnxruntime":
-        return _trace_onnx(path, configuration)
-    if configuration.backend == "caffe":
-        return _trace_caffe(path, configuration)
-    if path.suffix == ".pt2":
-        return _trace_exported(path, configuration)
-    raise TonnageError("a file of TorchScript cannot be followed")
-
-
-def _trace_onnx(path: Path, configuration: ModelConfiguration) -> tuple[Any, int]:
-    from tonnage.program.onnx_file import read_model
-    from tonnage.program.onnx_model import trace_onnx
-
-    graph = read_model(path).graph
-    constants = {tensor.name for tensor in graph.initializer}
-    shapes = {info.name: _open_dims(info) for info in graph.input if info.name not in constants}
-    shared = shares_first_axis([*shapes.values(), *map(_open_dims, graph.output)])
-    rows = _rows(configuration, shared)
-    sizes: dict[str, int] = {}
-    for name, shape in shapes.items():
-        fixed = _fixed(configuration, name, shape, rows)
-        sizes |= {size: number for size, number in zip(shape, fixed, strict=True) if isinstance(size, str)}
-    return trace_onnx(path, sizes=sizes, runs=2), rows
-
-
-def _open_dims(info: Any) -> list[int | str]:
-    """As the reader of ONNX files names them."""
-    return [
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or f"{info.name}.{axis}"
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
-    ]
-
-
-def _trace_caffe(path: Path, configuration: ModelConfiguration) -> tuple[Any, int]:
-    from tonnage.program.exported import export_program
-    from tonnage.program.program import Program
-    from tonnage.program.virtual_gpu.graph_run import run_graph
-
-    rows = configuration.max_batch_size
-    exported = export_program(Program(kind="caffe", target=str(path)), batch=rows or None)
-    return run_graph(exported.module).trace, max(rows, 1)
-
-
-def _trace_exported(path: Path, configuration: ModelConfiguration) -> tuple[Any, int]:
-    import torch
-
-    from tonnage.program.virtual_gpu.graph_run import run_graph
-    from tonnage.serve.runtimes.torch_exported import has_batch_axis, inputs_of, outputs_of, read_program
-
-    program = read_program(path)
-    given = inputs_of(program, path)
-    rows = _rows(configuration, has_batch_axis(given, outputs_of(program, path)))
-    module = program.module(check_guards=False)
-    nodes = list(module.graph.find_nodes(op="placeholder"))
-    for leaf in given:
-        shape = _fixed(configuration, leaf.spec.name, leaf.sizes, rows)
-        value = nodes[leaf.place].meta["val"]
-        nodes[leaf.place].meta["val"] = torch.empty(shape, dtype=value.dtype, device="meta")
-    return run_graph(module).trace, rows
-
-
-def _rows(configuration: ModelConfiguration, is_shared: bool) -> int:
-    """The largest batch: as configured, else what a model gets whose file leaves it open."""
-    derived = is_shared and not configuration.inputs
-    return configuration.max_batch_size or (DEFAULT_BATCH_SIZE if derived else 1)
-
-
-def _fixed(configuration: ModelConfiguration, name: str, sizes: Sequence[int | str], rows: int) -> list[int]:
-    """A shape whose open sizes are those of the configuration, where it has them."""
-    spec = next((spec for spec in configuration.inputs if spec.name == name), None)
-    told: list[int] = []
-    if spec is not None:
-        dims = spec.dims if spec.reshape is None else spec.reshape
-        told = [rows, *dims] if configuration.has_batches else list(dims)
-    if len(told) != len(sizes):
-        told = [rows, *[-1] * (len(sizes) - 1)] if sizes else []
-    return [
-        size if isinstance(size, int) else max(size_told, _OPEN_SIZE)
-        for size, size_told in zip(sizes, told, strict=True)
-    ]
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------------
