@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.serve.configuration import ModelConfiguration, VersionPolicy
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
 from tonnage.serve.errors import InvalidRequest, LoadFailed, NoRoom, Unavailable, UnknownThing
@@ -115,7 +115,11 @@ class Models:
     def index(self) -> list[ModelState]:
         """Everything in the repository, served or not; of a model that nobody has asked for only its name."""
         found: list[ModelState] = []
-        for name in dict.fromkeys([*self._repository.names(), *self._models]):
+        try:
+            names = self._repository.names()
+        except NotFound:  # what runs goes on without the folder
+            names = []
+        for name in dict.fromkeys([*names, *self._models]):
             model = self._models.get(name)
             found += [ModelState(name)] if model is None else model.states(name) or [ModelState(name)]
         return found
@@ -143,7 +147,8 @@ class Models:
         try:
             await self.load(name)
         except TonnageError as error:
-            self._models.setdefault(name, _Model()).failed.setdefault(0, error.message)
+            model = self._models.setdefault(name, _Model())
+            model.failed = model.failed or {0: error.message}
             log.error("the model cannot be loaded", extra={"model": name, "reason": error.message})
 
     async def load(self, name: str, configuration: str | None = None) -> None:
