@@ -59,10 +59,13 @@ def onnx_model(path: Path, nodes: Sequence[tuple[str, str, str]], given: dict[st
 
 
 def every_type(folder: Path) -> None:
-    """One input and one output of every datatype; the outputs are the inputs."""
-    nodes = [("Identity", f"in_{kind}", f"out_{kind}") for kind in ONNX_TYPES]
-    onnx_model(folder / "1/model.onnx", nodes, {f"in_{kind}": (kind, ["a", 2]) for kind in ONNX_TYPES})
-    (folder / "config.pbtxt").write_text("max_batch_size: 0\n" + "".join(map(_described, ONNX_TYPES)))
+    """One input and one output of every datatype but BF16; the outputs are the inputs."""
+    _identity(folder, [kind for kind in ONNX_TYPES if kind != "BF16"])
+
+
+def halves(folder: Path) -> None:
+    """BF16 beside another datatype."""
+    _identity(folder, ["BF16", "INT32"])
 
 
 def add_sub(folder: Path) -> None:
@@ -139,9 +142,15 @@ def caffe(folder: Path) -> np.ndarray:
 
 def make_repository(path: Path) -> Path:
     """All of the above, each under the name of its function."""
-    for make in (every_type, add_sub, fixed, long, scores, two_versions, exported, scripted, caffe):
+    for make in (every_type, halves, add_sub, fixed, long, scores, two_versions, exported, scripted, caffe):
         make(path / make.__name__)
     return path
+
+
+def _identity(folder: Path, kinds: Sequence[str]) -> None:
+    nodes = [("Identity", f"in_{kind}", f"out_{kind}") for kind in kinds]
+    onnx_model(folder / "1/model.onnx", nodes, {f"in_{kind}": (kind, ["a", 2]) for kind in kinds})
+    (folder / "config.pbtxt").write_text("max_batch_size: 0\n" + "".join(map(_described, kinds)))
 
 
 def _described(kind: str) -> str:

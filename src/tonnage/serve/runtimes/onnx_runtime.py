@@ -11,6 +11,7 @@ from tonnage.errors import InvalidFile, MissingDependency, UsageError
 from tonnage.serve.configuration import TensorSpec
 from tonnage.serve.datatypes import BF16, BYTES
 from tonnage.serve.runtimes import Arrays, LoadOrder
+from tonnage.serve.runtimes.onnx_halves import run_with_halves
 
 _TYPES = {
     "tensor(bool)": "BOOL", "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32",
@@ -33,13 +34,21 @@ class OnnxRuntime:
         self.batch_axis = len(first) == 1 and isinstance(next(iter(first)), str)
         self._strings = {each.name for each in self.inputs if each.datatype == BYTES}
         self._all = tuple(each.name for each in self.outputs)
+        self._halves = {each.name for each in self.inputs if each.datatype == BF16}
+        datatypes = {each.datatype for each in (*self.inputs, *self.outputs)}
+        self._has_halves = BF16 in datatypes
+        if {BF16, BYTES} <= datatypes:
+            raise InvalidFile(f"{path} has tensors of BF16 and of strings, which onnxruntime cannot take in one run")
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         for name in self._strings & inputs.keys():
             inputs[name] = _text(inputs[name], name)
         names = wanted or self._all
         try:
-            made = self._session.run(names, inputs)
+            if self._has_halves:
+                made = run_with_halves(self._session, names, inputs, self._halves)
+            else:
+                made = self._session.run(names, inputs)
         except Exception as error:  # onnxruntime has its own classes for what is wrong with an input
             raise UsageError(_sentence(error)) from error
         return dict(zip(names, made, strict=True))
