@@ -152,7 +152,7 @@ def rest_facts(path: str, document: Any) -> Any:
     if path.endswith("/stats"):
         return sorted((each["name"], each["version"], sorted(each)) for each in document["model_stats"])
     if path.endswith("/index"):
-        return sorted((each["name"], each.get("version"), each.get("state")) for each in document)
+        return sorted((each["name"], each.get("version", ""), each.get("state", "")) for each in document)
     if path == "/v2":
         return sorted(document)
     if isinstance(document, dict) and "platform" in document:
@@ -187,7 +187,7 @@ def grpc_facts(method: str, response: Any) -> Any:
     if method == "ModelStatistics":
         return sorted((each["name"], each["version"]) for each in document["model_stats"])
     if method == "RepositoryIndex":
-        return sorted((each["name"], each.get("version"), each.get("state")) for each in document["models"])
+        return sorted((each["name"], each.get("version", ""), each.get("state", "")) for each in document["models"])
     if method == "ServerMetadata":
         return sorted(document)
     return {key: value for key, value in document.items() if key != "platform"}

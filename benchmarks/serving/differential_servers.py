@@ -35,7 +35,7 @@ def triton_server(folder: Path, repository: Path) -> Iterator[tuple[str, str]]:
         str(site / "pytriton/tritonserver/bin/tritonserver"), f"--model-repository={repository}",
         f"--backend-directory={backends}", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1",
         f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", "--model-control-mode=explicit",
-        "--load-model=*", "--log-verbose=0",
+        "--load-model=*", "--exit-timeout-secs=5",
     ]  # fmt: skip
     libraries = (str(site / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR")))
     environment = {

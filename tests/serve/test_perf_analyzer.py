@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "-i grpc --streaming",
         "-i http -b 4 --concurrency-range 4",
         "-i grpc --async --concurrency-range 4",
-    ],  # fmt: skip
+    ],
 )
 def test_perf_analyzer_measures_the_server(served: Served, options: str) -> None:
     program, environment = perf_analyzer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tonnage.serve.configuration import ModelConfiguration, TensorSpec
@@ -21,6 +22,11 @@ class Checker:
         self._places = {spec.name: place for place, spec in enumerate(configuration.inputs)}
         self._outputs = {spec.name for spec in configuration.outputs}
         self._first = int(configuration.has_batches)
+        self.reshaped_outputs = {
+            spec.name: partial(told_shape, spec, self._first)
+            for spec in configuration.outputs
+            if spec.reshape is not None
+        }
 
     def check(self, request: Request) -> None:
         """Sets the rows and the key of the request, and puts its inputs into the order of the model."""
@@ -105,4 +111,17 @@ class Checker:
         spec: TensorSpec = self._inputs[tensor.name]
         if spec.reshape is None:
             return tensor
-        return replace(tensor, shape=(*tensor.shape[: self._first], *spec.reshape))
+        return replace(tensor, shape=_other_shape(tensor.shape, self._first, spec.dims, spec.reshape))
+
+
+def told_shape(spec: TensorSpec, first: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of an output, as clients know it; the model makes it with the shape of `reshape`."""
+    return _other_shape(shape, first, spec.reshape or (), spec.dims)
+
+
+def _other_shape(
+    shape: tuple[int, ...], first: int, before: tuple[int, ...], after: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Sizes that are open keep their order from one shape to the other."""
+    free = iter([size for size, dim in zip(shape[first:], before, strict=False) if dim == -1])
+    return (*shape[:first], *(next(free, 1) if dim == -1 else dim for dim in after))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage import __version__
-from tonnage.serve.classification import with_classes
+from tonnage.serve.classification import check_classes, with_classes
 from tonnage.serve.configuration_json import configuration_json
-from tonnage.serve.errors import InvalidRequest, Unsupported
+from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing, Unsupported
 from tonnage.serve.models import Models
 from tonnage.serve.requests import Answer, Request, Response, now
+from tonnage.serve.served_version import ServedVersion
 from tonnage.serve.shared_regions import SharedRegions
 
 SERVER_NAME = "tonnage"
@@ -38,7 +40,10 @@ class DataPlane:
         version.checker.check(request)
         request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):
+            check_classes(request, version.configuration)
             request.answer = _naming_classes(request, version.configuration, request.answer)
+        if version.checker.reshaped_outputs:
+            request.answer = _reshaping(version.checker.reshaped_outputs, request.answer)
         version.submit(request)
 
     def server_metadata(self) -> dict[str, Any]:
@@ -50,7 +55,11 @@ class DataPlane:
         return found.configuration.metadata(versions)
 
     def model_is_ready(self, name: str, version: str = "") -> bool:
-        return not self.is_draining and self.models.find(name, version).is_ready
+        """What is unknown is not ready, as Triton has it; only what is no version is wrong."""
+        try:
+            return not self.is_draining and self.models.find(name, version).is_ready
+        except (UnknownThing, Unavailable):
+            return False
 
     def model_configuration(self, name: str, version: str = "") -> dict[str, Any]:
         return configuration_json(self.models.find(name, version).configuration)
@@ -69,14 +78,39 @@ class DataPlane:
         await self.models.load(name, text)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
-        await self.models.unload(name)
+        with suppress(UnknownThing):  # it is not loaded, which was asked for
+            await self.models.unload(name)
 
     def statistics(self, name: str = "", version: str = "") -> list[dict[str, Any]]:
         if not name:
             chosen = self.models.all()
         else:
-            chosen = [self.models.find(name, version)] if version else self.models.versions(name)
+            chosen = self._of_model(name, version)
         return [each.statistics.to_json(each.configuration.name, each.version) for each in chosen]
+
+    def _of_model(self, name: str, version: str) -> list[ServedVersion]:
+        """For statistics, of which Triton calls those of unknown models invalid."""
+        try:
+            return [self.models.find(name, version)] if version else self.models.versions(name)
+        except (UnknownThing, Unavailable) as error:
+            raise InvalidRequest(error.message) from None
+
+
+def _reshaping(
+    shapes: Mapping[str, Callable[[tuple[int, ...]], tuple[int, ...]]], answer: Callable[[Answer], None]
+) -> Callable[[Answer], None]:
+    """Outputs have the shape that clients know, where the model makes another."""
+
+    def reshaped(result: Answer) -> None:
+        if isinstance(result, Response):
+            outputs = [
+                replace(each, shape=shapes[each.name](each.shape)) if each.name in shapes else each
+                for each in result.outputs
+            ]
+            result = replace(result, outputs=outputs)
+        answer(result)
+
+    return reshaped
 
 
 def _naming_classes(request: Request, configuration: Any, answer: Callable[[Answer], None]) -> Callable[[Answer], None]:

@@ -16,6 +16,7 @@ from tonnage.serve.shared_regions import SharedRegions, Span
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _MOST_AXES = 32
+_PARAMETER_KINDS = (bool, int, str, float)
 _MOST_ELEMENTS = 1 << 40
 
 
@@ -63,6 +64,7 @@ class RestCodec:
             _read_parameters(request, rendering, _typed(document["parameters"], dict, "parameters"))
         if "outputs" in document:
             request.outputs = self._outputs(_typed(document["outputs"], list, "outputs"), rendering)
+            rendering.all_binary = rendering.all_binary and request.outputs is None  # each says for itself
         return request, rendering
 
     def encode(self, response: Response, rendering: Rendering) -> tuple[dict[str, str], list[bytes | memoryview]]:
@@ -101,8 +103,8 @@ class RestCodec:
             raise InvalidRequest(f"{where}.datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}")
         shape = _shape(sizes, where)
         parameters = one.get("parameters")
-        if parameters:
-            size = parameters.get("binary_data_size") if type(parameters) is dict else None
+        if parameters and type(parameters) is dict:
+            size = parameters.get("binary_data_size")
             if size is not None:
                 if type(size) is not int or size < 0 or place + size > len(rest):
                     left = len(rest) - place
@@ -110,7 +112,7 @@ class RestCodec:
                         f"{where}.parameters.binary_data_size is {size!r}; {left} bytes are left of the body"
                     )
                 return Tensor(name, datatype, shape, rest[place : place + size]), place + size
-            span = Span.of(_typed(parameters, dict, f"{where}.parameters"), where)
+            span = Span.of(parameters, where)
             if span is not None:
                 return Tensor(name, datatype, shape, self.regions.read(span)), place
         if "data" not in one:
@@ -124,7 +126,7 @@ class RestCodec:
             if type(one) is not dict or type(one.get("name")) is not str:
                 raise InvalidRequest(f"{where}.name is missing, or not a string")
             name, parameters = one["name"], _typed(one.get("parameters", {}), dict, f"{where}.parameters")
-            classes = _typed(parameters.get("classification", 0), int, f"{where}.parameters.classification")
+            classes = _whole(parameters.get("classification", 0), f"{where}.parameters.classification")
             if "binary_data" in parameters:
                 rendering.binary[name] = _typed(parameters["binary_data"], bool, f"{where}.parameters.binary_data")
             span = Span.of(parameters, where)
@@ -153,6 +155,11 @@ def _read_parameters(request: Request, rendering: Rendering, parameters: dict[st
     rendering.all_binary = _typed(parameters.get("binary_data_output", False), bool, "parameters.binary_data_output")
     request.priority = _whole(parameters.get("priority", 0), "parameters.priority")
     request.timeout_seconds = _whole(parameters.get("timeout", 0), "parameters.timeout") / 1e6
+    if type(parameters.get("sequence_id", "")) is not str:
+        _whole(parameters["sequence_id"], "parameters.sequence_id")
+    for name, value in parameters.items():
+        if type(value) not in _PARAMETER_KINDS:
+            raise InvalidRequest(f"parameters.{name} is neither a string nor a number nor true or false")
 
 
 def _shape(sizes: Any, where: str) -> tuple[int, ...]:
@@ -203,15 +210,15 @@ def _whole_numbers(flat: list[Any], kinds: set[type], datatype: str, where: str)
 
 
 def _flat(given: Any, where: str) -> list[Any]:
-    """Lists may be nested as the shape is, or not."""
+    """Lists may be nested as the shape is, or not, or otherwise."""
     if type(given) is not list:
         raise InvalidRequest(f"{where}.data is not a list")
     data: list[Any] = given
     depth = 0
     while data and type(data[0]) is list:
-        if any(type(part) is not list for part in data) or depth == _MOST_AXES:
-            raise InvalidRequest(f"{where}.data mixes lists and values")
-        data, depth = [value for part in data for value in part], depth + 1
+        if depth == _MOST_AXES:
+            raise InvalidRequest(f"{where}.data has lists in lists, {depth} deep and more")
+        data, depth = [value for part in data for value in (part if type(part) is list else (part,))], depth + 1
     return data
 
 
@@ -239,8 +246,6 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is str and value.isdigit():
-        value = int(value)
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} is {value!r}, not a whole number from 0 on")
     return value

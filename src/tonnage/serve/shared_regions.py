@@ -29,7 +29,7 @@ class Span:
         if "shared_memory_region" not in parameters:
             return None
         region = parameters["shared_memory_region"]
-        offset, size = parameters.get("shared_memory_offset", 0), parameters.get("shared_memory_byte_size")
+        offset, size = parameters.get("shared_memory_offset", 0), parameters.get("shared_memory_byte_size", 0)
         if type(region) is not str or type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
             raise InvalidRequest(
                 f"{where}.parameters needs shared_memory_region, shared_memory_byte_size and perhaps shared_memory_offset"
@@ -87,7 +87,7 @@ class SharedRegions:
     def check(self, span: Span) -> Region:
         region = self._regions.get(span.region)
         if region is None:
-            raise InvalidRequest(f"no shared memory region {span.region!r} is registered")
+            raise UnknownThing(f"no shared memory region {span.region!r} is registered")
         if span.offset + span.size > region.size:
             raise InvalidRequest(
                 f"{span.size} bytes at {span.offset} are outside of the region {span.region!r}, which has {region.size}"
