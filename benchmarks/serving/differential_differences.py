@@ -10,7 +10,7 @@ from differential_rest import RestRequest
 
 Case = RestRequest | GrpcRequest
 Differs = Callable[[Case, Answer, Answer], bool]
-_OUR_REFUSALS = ("400", "404", "INVALID_ARGUMENT", "NOT_FOUND", "refused in the stream")
+_OUR_REFUSALS = ("400", "404", "422", "INVALID_ARGUMENT", "NOT_FOUND", "refused in the stream")
 _FAILURES = ("500", "INTERNAL")
 _ANSWERED = ("200", "OK")
 
@@ -32,8 +32,16 @@ def _negative_timeout(case: Case, ours: Answer, theirs: Answer) -> bool:
     return _is_stricter(ours, theirs) and case.category == "gRPC, timeout" and "timeout is -1" in ours.words
 
 
-def _too_many_contents(case: Case, ours: Answer, theirs: Answer) -> bool:
+def _too_many_contents(_: Case, ours: Answer, theirs: Answer) -> bool:
     return _is_stricter(ours, theirs) and "raw_input_contents has" in ours.words
+
+
+def _empty_body(case: Case, ours: Answer, theirs: Answer) -> bool:
+    return isinstance(case, RestRequest) and _is_stricter(ours, theirs) and not case.written()[1]
+
+
+def _no_size(case: Case, ours: Answer, theirs: Answer) -> bool:
+    return ours.status == "400" and theirs.status == "404" and case.category == "REST, unknown region for an output"
 
 
 def _odd_version(case: Case, ours: Answer, theirs: Answer) -> bool:
@@ -82,6 +90,8 @@ DIFFERENCES: dict[str, Differs] = {
     "a number that does not fit its datatype is refused; Triton takes its lower bits": _out_of_range,
     "a timeout below zero is refused; Triton takes it for a very long one": _negative_timeout,
     "raw contents that belong to no input are refused, as over REST; Triton passes over them": _too_many_contents,
+    "an empty body is no JSON; Triton runs the model with empty inputs": _empty_body,
+    "a region without its size is invalid, as over gRPC; Triton looks for the region first": _no_size,
     "a version is digits only; Triton takes what the C library reads": _odd_version,
     "a body that is not compressed as it says is refused; Triton reads it as an empty one": _not_compressed,
     "names of content codings are the same in capitals (RFC 9110); Triton does not compress": _other_case,

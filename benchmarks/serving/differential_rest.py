@@ -305,6 +305,10 @@ MISTAKES: dict[str, Mistake] = {
     "number out of range": _with_data(
         lambda rng, data: [rng.choice((300, -1, 2**31, 2**40, -(2**40), 2**64, 1e300, 1e40, 70000)), *data[1:]]
     ),
+    "no finite number": _with_data(
+        lambda rng, data: [rng.choice((float("nan"), float("inf"), -float("inf"))), *data[1:]]
+    ),
+    "data in two places": _with_bytes(lambda rng, made: _first(made).update(data=rng.choice(([1], [], [1, 2])))),
     "irregular lists": _with_data(lambda rng, data: [data[:1], *data[1:]]),
     "wrong kind of inputs": _document_set("inputs", None, 3, "text", {}, [], [None], [3], ["x"], [[]]),
     "missing inputs": lambda rng, made: made.document.pop("inputs") and None,

@@ -22,6 +22,7 @@ EXTENSIONS = [
     "classification", "model_repository", "schedule_policy", "model_configuration", "system_shared_memory",
     "binary_tensor_data", "parameters", "statistics",
 ]  # fmt: skip
+_MOST_DIGITS = 18  # of a version
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class DataPlane:
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
+        if len(request.version) > _MOST_DIGITS:
+            raise InvalidRequest(f"{request.version!r} is no version: it has too many digits")
         version = self.models.find(request.model, request.version)
         version.checker.check(request)
         request.arrived = now()

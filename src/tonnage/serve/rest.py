@@ -45,7 +45,7 @@ class Rest:
             parts = request.path.split("/")
             if not self.access.is_open:
                 self._check_access(request, parts)
-            if parts[-1] == "infer" and parts[1] == "v2":
+            if parts[-1] == "infer" and parts[1] == "v2" and len(parts) > 4:
                 self._infer(request, parts, reply)
                 return
             if parts[1] != "v2":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +105,8 @@ class RestCodec:
         shape = _shape(sizes, where)
         parameters = one.get("parameters")
         if parameters and type(parameters) is dict:
+            if "data" in one and ("binary_data_size" in parameters or "shared_memory_region" in parameters):
+                raise InvalidRequest(f"{where} ({name}) has data in two places; only one of them can count")
             size = parameters.get("binary_data_size")
             if size is not None:
                 if type(size) is not int or size < 0 or place + size > len(rest):
@@ -148,7 +151,20 @@ def _split(body: bytes | bytearray, header_size: int | None) -> tuple[Any, memor
     try:
         return orjson.loads(head), rest
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}") from None
+        document = _with_infinities(bytes(head))
+        if document is None:
+            raise InvalidRequest(f"the body is not JSON: {error}") from None
+        return document, rest
+
+
+def _with_infinities(text: bytes) -> Any:
+    """JSON with NaN and Infinity, which are none but which Triton reads and writes; None where it is not that."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_parameters(request: Request, rendering: Rendering, parameters: dict[str, Any]) -> None:
@@ -235,7 +251,10 @@ def _json_values(tensor: Tensor) -> Any:
         raise InvalidRequest(
             f"output {tensor.name} is {tensor.datatype}, which has no form in JSON: ask for binary data"
         )
-    return np.frombuffer(tensor.data, DTYPES[tensor.datatype])
+    array = np.frombuffer(tensor.data, DTYPES[tensor.datatype])
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return orjson.Fragment(json.dumps(array.tolist()))  # with NaN and Infinity, as Triton and its clients have it
+    return array
 
 
 def _typed(value: Any, kind: type, where: str) -> Any:

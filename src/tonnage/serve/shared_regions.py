@@ -29,7 +29,7 @@ class Span:
         if "shared_memory_region" not in parameters:
             return None
         region = parameters["shared_memory_region"]
-        offset, size = parameters.get("shared_memory_offset", 0), parameters.get("shared_memory_byte_size", 0)
+        offset, size = parameters.get("shared_memory_offset", 0), parameters.get("shared_memory_byte_size")
         if type(region) is not str or type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
             raise InvalidRequest(
                 f"{where}.parameters needs shared_memory_region, shared_memory_byte_size and perhaps shared_memory_offset"
