@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 from tonnage.serve.configuration import ModelConfiguration, TensorSpec
@@ -22,11 +21,6 @@ class Checker:
         self._places = {spec.name: place for place, spec in enumerate(configuration.inputs)}
         self._outputs = {spec.name for spec in configuration.outputs}
         self._first = int(configuration.has_batches)
-        self.reshaped_outputs = {
-            spec.name: partial(told_shape, spec, self._first)
-            for spec in configuration.outputs
-            if spec.reshape is not None
-        }
 
     def check(self, request: Request) -> None:
         """Sets the rows and the key of the request, and puts its inputs into the order of the model."""
@@ -112,11 +106,6 @@ class Checker:
         if spec.reshape is None:
             return tensor
         return replace(tensor, shape=_other_shape(tensor.shape, self._first, spec.dims, spec.reshape))
-
-
-def told_shape(spec: TensorSpec, first: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of an output, as clients know it; the model makes it with the shape of `reshape`."""
-    return _other_shape(shape, first, spec.reshape or (), spec.dims)
 
 
 def _other_shape(

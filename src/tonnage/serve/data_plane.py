@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage import __version__
@@ -37,35 +37,37 @@ class DataPlane:
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
-        if len(request.version) > _MOST_DIGITS:
-            raise InvalidRequest(f"{request.version!r} is no version: it has too many digits")
-        version = self.models.find(request.model, request.version)
+        version = self.find(request.model, request.version)
         version.checker.check(request)
         request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):
             check_classes(request, version.configuration)
             request.answer = _naming_classes(request, version.configuration, request.answer)
-        if version.checker.reshaped_outputs:
-            request.answer = _reshaping(version.checker.reshaped_outputs, request.answer)
         version.submit(request)
+
+    def find(self, name: str, version: str = "") -> ServedVersion:
+        """What is no version is told before what is unknown."""
+        if version and not (version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS):
+            raise InvalidRequest(f"{version!r} is no version: versions are whole numbers")
+        return self.models.find(name, version)
 
     def server_metadata(self) -> dict[str, Any]:
         return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        found = self.models.find(name, version)
+        found = self.find(name, version)
         versions = [found.version] if version else [each.version for each in self.models.versions(name)]
         return found.configuration.metadata(versions)
 
     def model_is_ready(self, name: str, version: str = "") -> bool:
         """What is unknown is not ready, as Triton has it; only what is no version is wrong."""
         try:
-            return not self.is_draining and self.models.find(name, version).is_ready
+            return not self.is_draining and self.find(name, version).is_ready
         except (UnknownThing, Unavailable):
             return False
 
     def model_configuration(self, name: str, version: str = "") -> dict[str, Any]:
-        return configuration_json(self.models.find(name, version).configuration)
+        return configuration_json(self.find(name, version).configuration)
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
         return [each.to_json() for each in self.models.index() if not ready_only or each.state == "READY"]
@@ -75,9 +77,10 @@ class DataPlane:
         files = sorted(key for key in parameters if key.startswith("file:"))
         if files:
             raise Unsupported(f"{files[0]}: models are loaded from the repository, not from requests")
+        for key, value in parameters.items():
+            if type(value) is not str:
+                raise InvalidRequest(f"parameters.{key} is not a string")
         text = parameters.get("config")
-        if text is not None and type(text) is not str:
-            raise InvalidRequest("parameters.config is not a string")
         await self.models.load(name, text)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
@@ -94,26 +97,9 @@ class DataPlane:
     def _of_model(self, name: str, version: str) -> list[ServedVersion]:
         """For statistics, of which Triton calls those of unknown models invalid."""
         try:
-            return [self.models.find(name, version)] if version else self.models.versions(name)
+            return [self.find(name, version)] if version else self.models.versions(name)
         except (UnknownThing, Unavailable) as error:
             raise InvalidRequest(error.message) from None
-
-
-def _reshaping(
-    shapes: Mapping[str, Callable[[tuple[int, ...]], tuple[int, ...]]], answer: Callable[[Answer], None]
-) -> Callable[[Answer], None]:
-    """Outputs have the shape that clients know, where the model makes another."""
-
-    def reshaped(result: Answer) -> None:
-        if isinstance(result, Response):
-            outputs = [
-                replace(each, shape=shapes[each.name](each.shape)) if each.name in shapes else each
-                for each in result.outputs
-            ]
-            result = replace(result, outputs=outputs)
-        answer(result)
-
-    return reshaped
 
 
 def _naming_classes(request: Request, configuration: Any, answer: Callable[[Answer], None]) -> Callable[[Answer], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -192,13 +193,10 @@ def _shape(sizes: Any, where: str) -> tuple[int, ...]:
 
 
 def _json_bytes(data: Any, datatype: str, shape: tuple[int, ...], where: str) -> bytes:
-    flat = _flat(data, where)
-    elements = 1
-    for size in shape:
-        elements *= size
+    flat, kinds = _flat(data, where)
+    elements = prod(shape)
     if len(flat) != elements:
         raise InvalidRequest(f"{where}.data has {len(flat)} values; its shape {list(shape)} needs {elements}")
-    kinds = set(map(type, flat))
     if datatype == BYTES:
         if kinds - {str}:
             raise InvalidRequest(f"{where}.data has values that are not strings, which BYTES are")
@@ -225,17 +223,16 @@ def _whole_numbers(flat: list[Any], kinds: set[type], datatype: str, where: str)
         raise InvalidRequest(f"{where}.data has numbers that do not fit into {datatype}") from None
 
 
-def _flat(given: Any, where: str) -> list[Any]:
-    """Lists may be nested as the shape is, or not, or otherwise."""
-    if type(given) is not list:
+def _flat(data: Any, where: str) -> tuple[list[Any], set[type]]:
+    """The values, and of which kinds they are. Lists may be nested as the shape is, or not, or otherwise."""
+    if type(data) is not list:
         raise InvalidRequest(f"{where}.data is not a list")
-    data: list[Any] = given
-    depth = 0
-    while data and type(data[0]) is list:
-        if depth == _MOST_AXES:
-            raise InvalidRequest(f"{where}.data has lists in lists, {depth} deep and more")
-        data, depth = [value for part in data for value in (part if type(part) is list else (part,))], depth + 1
-    return data
+    for _ in range(_MOST_AXES):
+        kinds = set(map(type, data))
+        if list not in kinds:
+            return data, kinds
+        data = [value for part in data for value in (part if type(part) is list else (part,))]
+    raise InvalidRequest(f"{where}.data has lists in lists, {_MOST_AXES} deep and more")
 
 
 def _json_values(tensor: Tensor) -> Any:
