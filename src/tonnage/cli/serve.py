@@ -42,7 +42,12 @@ def run_command(
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
     body_limit: Annotated[str, typer.Option(help="The largest request, such as 64MiB.")] = "1GiB",
     drain_seconds: Annotated[float, typer.Option(help="How long SIGTERM waits for answers.", min=0)] = 60.0,
+    in_flight_limit: Annotated[str, typer.Option(help="Bytes of all requests that are not answered yet.")] = "4GiB",
+    connection_limit: Annotated[int, typer.Option(help="HTTP connections at once.", min=1)] = 10_000,
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Log each request, not only those that fail.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
 ) -> None:
     """Serve models to clients of Triton and KServe, over REST and gRPC.
@@ -51,7 +56,7 @@ def run_command(
     they are served. SIGTERM answers what has come in and ends.
     """
     from tonnage.serve.access import read_access
-    from tonnage.serve.http_connection import HttpLimits
+    from tonnage.serve.http_messages import HttpLimits
     from tonnage.serve.logs import start_logging
     from tonnage.serve.server import ServeOptions
 
@@ -67,9 +72,14 @@ def run_command(
         load_models=tuple(load_model or ("*",)),
         poll_seconds=poll_seconds,
         drain_seconds=drain_seconds,
-        limits=HttpLimits(most_body_bytes=_bytes(body_limit)),
+        limits=HttpLimits(
+            most_body_bytes=_bytes("--body-limit", body_limit),
+            most_held_bytes=_bytes("--in-flight-limit", in_flight_limit),
+            most_connections=connection_limit,
+        ),
         access=read_access(access, rate_limit),
         tls=_tls(tls_certificate, tls_key),
+        log_requests=log_requests,
     )
     _run(options)
 
@@ -87,7 +97,9 @@ def _run(options: ServeOptions) -> None:
         message = f"the inference server needs the package {error.name}"
         raise MissingDependency(message, "pip install 'tonnage[serve]'") from None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(options, _say))
+        code = runner.run(serve(options, _say))
+    if code:
+        raise typer.Exit(code)
 
 
 def _say(addresses: Addresses) -> None:
@@ -123,14 +135,14 @@ def _control(text: str) -> Any:
         raise UsageError(f"--control {text} is not known", f"one of {', '.join(Control)}") from None
 
 
-def _bytes(text: str) -> int:
+def _bytes(option: str, text: str) -> int:
     from tonnage.errors import UsageError
     from tonnage.hardware.quantities import parse_bytes
 
     try:
         return parse_bytes(text)
     except ValueError as error:
-        raise UsageError(f"--body-limit {text}: {error}", "for example: --body-limit 64MiB") from None
+        raise UsageError(f"{option} {text}: {error}", f"for example: {option} 64MiB") from None
 
 
 def _tls(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:

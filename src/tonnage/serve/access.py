@@ -10,20 +10,21 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tonnage.hardware.yaml_errors import invalid_file
+from tonnage.hardware.yaml_errors import Located, invalid_file
 from tonnage.hardware.yaml_lines import read_document
 from tonnage.serve.errors import Busy, Forbidden, Unauthorized
 
 Group = Literal["health", "metadata", "inference", "repository", "statistics", "shared-memory", "metrics", "page"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 _MOST_CLIENTS = 10_000
+_LEAST_LETTERS = 16  # of a token
 
 
 class _Client(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1)
-    token: str = Field(min_length=16)
+    token: str = Field(min_length=_LEAST_LETTERS, repr=False)
     routes: list[Group] = list(GROUPS)
     requests_second: Annotated[float, Field(gt=0)] | None = None
 
@@ -89,8 +90,10 @@ class Access:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = Bucket(rate, max(rate, 1.0), now)
-            if len(self._buckets) > _MOST_CLIENTS:
+            if len(self._buckets) > _MOST_CLIENTS:  # the one that has not asked for the longest time
                 self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(name)
         if not bucket.take(now):
             raise Busy(f"{name} may ask {rate:g} times a second", "try again later")
 
@@ -103,9 +106,25 @@ def read_access(path: Path | None, requests_second: float = 0.0) -> Access:
     try:
         file = _AccessFile.model_validate(document.value)
     except ValidationError as error:
+        _hide_tokens(document, error)
         raise invalid_file(document, error, (_AccessFile, _Client)) from None
-    clients = {digest(client.token): client for client in file.clients}
+    clients: dict[bytes, _Client] = {}
+    for number, client in enumerate(file.clients):
+        if digest(client.token) in clients:
+            raise document.error(("clients", number, "token"), "another client has the same token")
+        if any(client.name == other.name for other in clients.values()):
+            raise document.error(("clients", number, "name"), f"another client is called {client.name!r}")
+        clients[digest(client.token)] = client
     return Access(public=frozenset(file.public), clients=clients, requests_second=requests_second)
+
+
+def _hide_tokens(document: Located, error: ValidationError) -> None:
+    """What is wrong with a token is told without it."""
+    for problem in error.errors(include_input=False):
+        if problem["loc"][-1:] == ("token",) and problem["type"] != "missing":
+            raise document.error(
+                problem["loc"], f"must be text of at least {_LEAST_LETTERS} letters, in quotes"
+            ) from None
 
 
 def digest(token: str) -> bytes:

@@ -6,12 +6,19 @@ import mmap
 import os
 
 PAGE_BYTES = 4096
+LARGE_BYTES = 64 << 20  # an arena of more than this is given up when it is not needed any more:
+SMALL_TURNS = 256  # when so many turns in a row would have done with an eighth of it
 _ALIGNMENT = 64
 
 
 def aligned(size: int) -> int:
     """Where the next tensor may begin: vector instructions like such addresses."""
     return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+
+
+def roomy(size: int) -> int:
+    """How large to make an arena for so many bytes: with room for more, but not much where they are many already."""
+    return size + min(size, LARGE_BYTES // 2)
 
 
 class Arena:
@@ -33,6 +40,9 @@ class Arena:
         except BaseException:
             os.close(descriptor)
             raise
+
+    def is_wasteful_for(self, size: int) -> bool:
+        return self.size > LARGE_BYTES and 8 * size < self.size
 
     def close(self) -> None:
         """Views that are still in use keep the memory until they go."""

@@ -29,11 +29,12 @@ _MOST_DIGITS = 18  # of a version
 class DataPlane:
     models: Models
     regions: SharedRegions = field(default_factory=SharedRegions)
+    is_starting: bool = False  # models are loaded for the first time
     is_draining: bool = False
 
     @property
     def is_ready(self) -> bool:
-        return not self.is_draining and self.models.are_ready
+        return not self.is_starting and not self.is_draining and self.models.are_ready
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
@@ -46,10 +47,15 @@ class DataPlane:
         version.submit(request)
 
     def find(self, name: str, version: str = "") -> ServedVersion:
-        """What is no version is told before what is unknown."""
+        """What is no version is told first. While models are loaded for the first time, nobody knows which there are."""
         if version and not (version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS):
             raise InvalidRequest(f"{version!r} is no version: versions are whole numbers")
-        return self.models.find(name, version)
+        try:
+            return self.models.find(name, version)
+        except UnknownThing:
+            if self.is_starting:
+                raise Unavailable(f"{name!r} is not ready: models are being loaded") from None
+            raise
 
     def server_metadata(self) -> dict[str, Any]:
         return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}

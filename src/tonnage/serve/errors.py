@@ -9,6 +9,7 @@ ServingError           500  INTERNAL             the model or the server failed
 |-- TooSlow            408  DEADLINE_EXCEEDED    the client did not send its request in time
 |-- TooLarge           413  RESOURCE_EXHAUSTED   more bytes than the server takes
 |-- Busy               429  UNAVAILABLE          the queue is full, or the client asks too often
+|-- Cancelled          499  CANCELLED            the client has gone
 |-- Unsupported        501  UNIMPLEMENTED        part of the protocol, but not done here
 |-- Unavailable        503  UNAVAILABLE          not ready, stopping, or too late to be worth an answer
 """
@@ -72,6 +73,12 @@ class Busy(ServingError):
     """The queue is full, or the client asks too often."""
 
     http_status, grpc_status = 429, "UNAVAILABLE"
+
+
+class Cancelled(ServingError):
+    """The client has gone; it is only counted, since nobody is there to be told."""
+
+    http_status, grpc_status = 499, "CANCELLED"
 
 
 class Unsupported(ServingError):

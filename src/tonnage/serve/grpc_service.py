@@ -11,17 +11,20 @@ from typing import Any
 
 import grpc
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 
 from tonnage.errors import TonnageError
 from tonnage.serve.access import Access
 from tonnage.serve.data_plane import DataPlane
-from tonnage.serve.errors import ServingError, UnknownThing, Unsupported
+from tonnage.serve.errors import InvalidRequest, ServingError, UnknownThing, Unsupported
 from tonnage.serve.grpc_codec import GrpcCodec
 from tonnage.serve.grpc_messages import SERVICE, message
+from tonnage.serve.request_log import RequestLog
 from tonnage.serve.requests import Answer
 
 log = logging.getLogger("tonnage.serve")
 _MOST_STREAMED = 128  # requests of one stream that are not answered yet
+_MOST_CALLS = 10_000  # at once
 _GROUPS = {
     "ServerLive": "health", "ServerReady": "health", "ModelReady": "health", "ModelInfer": "inference",
     "ModelStreamInfer": "inference", "ModelStatistics": "statistics", "RepositoryIndex": "repository",
@@ -34,6 +37,7 @@ Method = Callable[[Any], "Any | Awaitable[Any]"]
 class GrpcService:
     plane: DataPlane
     access: Access = field(default_factory=Access)
+    log: RequestLog = field(default_factory=RequestLog)
     _codec: GrpcCodec = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,7 +57,7 @@ class GrpcService:
         methods = {name: self._unary(name, method) for name, method in unary.items()}
         methods["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
             self._stream,
-            request_deserializer=message("ModelInferRequest").FromString,
+            request_deserializer=_reader("ModelInferRequest"),
             response_serializer=message("ModelStreamInferResponse").SerializeToString,
         )
         return (grpc.method_handlers_generic_handler(SERVICE, methods),)
@@ -61,11 +65,16 @@ class GrpcService:
     def _unary(self, name: str, method: Method) -> Any:
         async def answer(request: Any, context: Any) -> Any:
             try:
+                if isinstance(request, InvalidRequest):
+                    raise request
                 self._check_access(name, context)
                 result = method(request)
-                return await result if isinstance(result, Awaitable) else result
+                answered = await result if isinstance(result, Awaitable) else result
+                if self.log.every:
+                    self.log.grpc(name, _address(context.peer()), getattr(request, "id", ""), "OK")
+                return answered
             except TonnageError as error:
-                await context.abort(*refusal(error))
+                await context.abort(*self._refused(error, name, request, context))
             except Exception as error:
                 if isinstance(error, grpc.aio.BaseError):
                     raise
@@ -74,9 +83,14 @@ class GrpcService:
 
         return grpc.unary_unary_rpc_method_handler(
             answer,
-            request_deserializer=message(f"{name}Request").FromString,
+            request_deserializer=_reader(f"{name}Request"),
             response_serializer=message(f"{name}Response").SerializeToString,
         )
+
+    def _refused(self, error: TonnageError, method: str, request: Any, context: Any) -> tuple[grpc.StatusCode, str]:
+        status, told = refusal(error)
+        self.log.grpc(method, _address(context.peer()), getattr(request, "id", ""), status.name, told)
+        return status, told
 
     def _check_access(self, name: str, context: Any) -> str:
         if self.access.is_open:
@@ -88,8 +102,8 @@ class GrpcService:
 
     # -- inference ----------------------------------------------------------------------------------------------------
 
-    def _infer(self, given: Any) -> Awaitable[Any]:
-        """A future of the response."""
+    async def _infer(self, given: Any) -> Any:
+        """The response. Where the client goes before it is there, the request does not wait any longer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def answer(result: Answer) -> None:
@@ -106,36 +120,51 @@ class GrpcService:
                 log.exception("a response cannot be written", extra={"model": result.model})
                 future.set_exception(ServingError("the server failed; its log says why"))
 
+        if isinstance(given, InvalidRequest):
+            raise given
         request, spans = self._codec.decode(given, answer)
         self.plane.infer(request)
-        return future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
 
     async def _stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers come in the order of the requests; one that is wrong does not end the stream."""
         made = message("ModelStreamInferResponse")
         answers: asyncio.Queue[asyncio.Task[Any] | None] = asyncio.Queue(_MOST_STREAMED)
+        tasks: set[asyncio.Task[Any]] = set()
 
         async def read() -> None:
             try:
                 async for request in requests:
-                    await answers.put(asyncio.create_task(self._streamed(request, context)))
-            finally:
-                await answers.put(None)
+                    task = asyncio.create_task(self._streamed(request, context))
+                    tasks.add(task)
+                    await answers.put(task)
+            except Exception:
+                log.exception("a stream cannot be read")
+            await answers.put(None)
 
         reading = asyncio.create_task(read())
         try:
             while (task := await answers.get()) is not None:
                 yield made(**await task)
-        finally:
-            reading.cancel()
+                tasks.discard(task)
+        finally:  # where the client has gone, nobody waits for what is left
+            for each in (reading, *tasks):
+                each.cancel()
 
     async def _streamed(self, request: Any, context: Any) -> dict[str, Any]:
         try:
             self._check_access("ModelStreamInfer", context)
             return {"infer_response": await self._infer(request)}
         except TonnageError as error:
-            empty = message("ModelInferResponse")(id=request.id)
-            return {"error_message": refusal(error)[1], "infer_response": empty}
+            told = self._refused(error, "ModelStreamInfer", request, context)[1]
+        except Exception:
+            log.exception("a request failed", extra={"method": "ModelStreamInfer"})
+            told = "the server failed; its log says why"
+        return {"error_message": told, "infer_response": message("ModelInferResponse")(id=getattr(request, "id", ""))}
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
@@ -208,7 +237,7 @@ async def start_grpc(
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),
     ]
-    server = grpc.aio.server(options=options)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_MOST_CALLS)
     server.add_generic_rpc_handlers(service.handlers())
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
@@ -222,6 +251,19 @@ async def start_grpc(
     if bound:
         await server.start()
     return server, bound
+
+
+def _reader(name: str) -> Callable[[bytes], Any]:
+    """Of messages; what is none becomes the error that its client is told, since gRPC would call it our own failure."""
+    parse = message(name).FromString
+
+    def read(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return InvalidRequest(f"the message is no {name}: its bytes cannot be read as one")
+
+    return read
 
 
 def refusal(error: TonnageError) -> tuple[grpc.StatusCode, str]:

@@ -7,80 +7,28 @@ take is limited.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from tonnage.serve.errors import InvalidRequest, ServingError, TooLarge, TooSlow
+from tonnage.serve.errors import Busy, InvalidRequest, ServingError, TooLarge, TooSlow, Unavailable
+from tonnage.serve.http_messages import Headers, HttpRequest
 
+if TYPE_CHECKING:
+    from tonnage.serve.http_server import HttpServer
+
+log = logging.getLogger("tonnage.serve")
 _HEAD = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_HEAD[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 _MOST_HEADER_BYTES = 64 << 10
-_MOST_PIPELINED = 8
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    most_body_bytes: int = 1 << 30
-    request_seconds: float = 60.0  # from its first byte to its last
-    idle_seconds: float = 300.0  # between two requests
-    write_seconds: float = 60.0  # in which a client reads nothing of its answer
-    most_connections: int = 10_000
-
-
-@dataclass(slots=True)
-class HttpRequest:
-    """`headers` have names in lower case."""
-
-    method: str
-    path: str
-    query: str
-    headers: dict[bytes, bytes]
-    body: bytes | bytearray
-    client: str
-
-
-Headers: TypeAlias = Mapping[str, str]
-
-
-class Reply(Protocol):
-    def __call__(self, status: int, headers: Headers, *parts: bytes | memoryview) -> None: ...
-
-
-Handler: TypeAlias = Callable[[HttpRequest, Reply], None]
-
-
-@dataclass(slots=True)
-class HttpServer:
-    """What the connections of one port share."""
-
-    handle: Handler
-    refuse: Callable[[ServingError], tuple[int, Headers, bytes]]  # for what is wrong with HTTP itself
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    connections: set[HttpConnection] = field(default_factory=set)
-    is_draining: bool = False
-
-    def connection(self) -> HttpConnection:
-        return HttpConnection(self)
-
-    def sweep(self, now: float) -> None:
-        """Ends connections that take too long; to be called about once a second."""
-        for connection in list(self.connections):
-            connection.check_time(now)
-
-    def drain(self) -> None:
-        """Each connection ends with the answer that it waits for, or now."""
-        self.is_draining = True
-        for connection in list(self.connections):
-            connection.close_if_idle()
-
-    async def idle(self) -> None:
-        """Waits until all connections have ended."""
-        while self.connections:
-            await asyncio.sleep(0.02)
+_HEADER_COST = 32  # bytes that each header counts more than it is long
+_PIPELINED, _MOST_PIPELINED = 8, 256  # requests after which no more are read, and those that may have come with them
+_LINGER_SECONDS = 2.0  # for a client to read why it was refused
+_DRAIN_SECONDS = 0.5  # that a connection must have been idle before it is ended: its client may be about to ask
 
 
 class HttpConnection(asyncio.Protocol):
@@ -94,61 +42,78 @@ class HttpConnection(asyncio.Protocol):
         self._client = ""
         self._begin()
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()
-        self._is_busy = False  # a request is being answered
+        self._current: HttpRequest | None = None  # what is being answered
         self._keeps = True
         self._since = self._loop.time()  # of the state that it is in
         self._in_request = False
-        self._is_paused = False
+        self._is_reading = True
+        self._lingers = False
+        self._is_paused = False  # the client does not read its answers
         self._paused_since = 0.0
+        self._paused_bytes = 0
+        self._held = 0  # bytes that count for the server
 
     # -- asyncio ------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
-        if len(self._server.connections) >= self._server.limits.most_connections:
-            transport.close()
+        most = self._server.limits.most_connections
+        if len(self._server.connections) >= most:
+            refusal = self._server.refuse(Unavailable(f"{most} connections are open, and no more are taken"))
+            self._send(*refusal, keeps=False)
             return
         peer = transport.get_extra_info("peername")
         self._client = str(peer[0]) if peer else ""
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
+        current, self._current = self._current, None
         self._server.connections.discard(self)
         self._waiting.clear()
-        self._keeps = False
+        self._hold(-self._held)
+        if current is not None and current.inference is not None:
+            current.inference.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if not self._in_request:
-            self._in_request, self._since = True, self._loop.time()
+        if self._lingers:
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(InvalidRequest("this server does not change to another protocol"))
+            pass  # it was answered as if it had not asked for that, and the connection ends with the answer
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
+            if not isinstance(cause, ServingError):
+                log.error("a request cannot be taken", exc_info=error)
             self._fail(
                 cause if isinstance(cause, ServingError) else InvalidRequest("the request cannot be read as HTTP")
             )
         except httptools.HttpParserError as error:
             self._fail(InvalidRequest(f"the request cannot be read as HTTP: {error}"))
 
-    def eof_received(self) -> bool:
-        return self._is_busy  # a client may close its sending side and still read its answer
-
     def pause_writing(self) -> None:
         self._is_paused, self._paused_since = True, self._loop.time()
+        self._paused_bytes = self._transport.get_write_buffer_size()
+        self._hold(self._paused_bytes)
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self._hold(-self._paused_bytes)
+        self._paused_bytes = 0
+        if self._current is None and self._waiting:
+            self._next()
 
     # -- httptools ----------------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._in_request, self._since = True, self._loop.time()
 
     def on_url(self, url: bytes) -> None:
         self._url += url
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
+        self._count(len(name) + len(value) + _HEADER_COST)
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -158,67 +123,107 @@ class HttpConnection(asyncio.Protocol):
             raise TooLarge(
                 f"a body of {int(size)} bytes is more than the {self._server.limits.most_body_bytes} that are taken"
             )
-        if headers.get(b"expect", b"").lower() == b"100-continue":
+        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue" and self._current is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
-        self._size += len(part)
+        size = len(part)
+        self._size += size
+        self._hold(size)
         if self._size > self._server.limits.most_body_bytes:
             raise TooLarge(f"the body has more than the {self._server.limits.most_body_bytes} bytes that are taken")
+        if self._server.held_bytes > self._server.limits.most_held_bytes:
+            raise Busy("the requests that are not answered yet fill the server's memory", "try again later")
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        url = self._url
-        path, _, query = url.decode("latin-1").partition("?")
+        headers = self._headers
+        path, _, query = _origin_form(self._url).partition("?")
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        request = HttpRequest(self._parser.get_method().decode(), path, query, self._headers, body, self._client)
-        keeps = self._parser.should_keep_alive()
+        request = HttpRequest(self._parser.get_method().decode(), path, query, headers, body, self._client)
+        keeps = self._parser.should_keep_alive() and b"upgrade" not in headers and request.method != "CONNECT"
         self._begin()
         self._in_request, self._since = False, self._loop.time()
-        if self._is_busy:
-            self._waiting.append((request, keeps))
-            if len(self._waiting) >= _MOST_PIPELINED:
-                self._transport.pause_reading()
+        if self._current is None and not self._is_paused and not self._waiting:
+            self._answer(request, keeps)
             return
-        self._answer(request, keeps)
+        self._waiting.append((request, keeps))
+        if len(self._waiting) > _MOST_PIPELINED:
+            raise Busy("too many requests follow each other on one connection", "wait for answers")
+        if self._is_reading and len(self._waiting) >= _PIPELINED:
+            self._is_reading = False
+            self._transport.pause_reading()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _answer(self, request: HttpRequest, keeps: bool) -> None:
-        self._is_busy, self._keeps = True, keeps
-        self._server.handle(request, self._reply)
-
-    def _reply(self, status: int, headers: Headers, *parts: bytes | memoryview) -> None:
-        if not self._is_busy or self._transport.is_closing():
+        if self._transport.is_closing():
             return
-        keeps = self._keeps and not self._server.is_draining
+        self._current, self._keeps = request, keeps
+        self._server.handle(request, partial(self._reply, request))
+
+    def _reply(self, request: HttpRequest, status: int, headers: Headers, *parts: bytes | memoryview) -> None:
+        """Only once: what comes later belongs to nobody, and must not become the answer to another request."""
+        if request is not self._current:
+            return
+        self._current = None
+        server = self._server
+        if request.body:
+            self._hold(-len(request.body))
+        if self._transport.is_closing():
+            return
+        if status >= 400 or server.log.every:
+            headers = server.log.http(request, status, headers, parts)
+        is_last = server.is_draining and not self._waiting and not self._in_request
+        if request.method == "HEAD":  # as for GET, but without the body
+            headers, parts = {**headers, "Content-Length": str(sum(map(len, parts)))}, ()
+        self._send(status, headers, *parts, keeps=self._keeps and not is_last)
+        if self._waiting and not self._is_paused:
+            self._loop.call_soon(self._next)
+
+    def _send(self, status: int, headers: Headers, *parts: bytes | memoryview, keeps: bool) -> None:
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         if not keeps:
             lines.append("Connection: close\r\n")
-        size = sum(map(len, parts))
-        head = b"%b%bContent-Length: %d\r\n\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"), size)
+        if "Content-Length" not in headers:
+            lines.append(f"Content-Length: {sum(map(len, parts))}\r\n")
+        head = b"%b%b\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"))
         self._transport.write(b"".join((head, *parts)))
-        self._is_busy = False
         self._since = self._loop.time()
         if not keeps:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Closing while the client still sends would reset the connection before it has read its answer."""
+        self._waiting.clear()
+        if self._lingers and self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
             self._transport.close()
-        elif self._waiting:
-            following = self._waiting.popleft()
+
+    def _next(self) -> None:
+        if self._current is not None or self._is_paused or not self._waiting:
+            return
+        following = self._waiting.popleft()
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
             self._transport.resume_reading()
-            self._loop.call_soon(self._answer, *following)
+        self._answer(*following)
 
     def _fail(self, error: ServingError) -> None:
         """HTTP itself is broken: say so and end, since nobody knows where the next request begins."""
-        if self._transport.is_closing():
+        if self._transport.is_closing() or self._lingers:
             return
+        self._lingers = True  # what else comes is not read
         self._keeps = False
-        if self._is_busy:  # the one before gets its answer, which is the last
+        if self._current is not None:  # it gets its answer, which is the last
             self._waiting.clear()
-            self._transport.pause_reading()
             return
-        self._is_busy = True
-        status, headers, body = self._server.refuse(error)
-        self._reply(status, headers, body)
+        path = _origin_form(self._url).partition("?")[0]
+        self._current = HttpRequest("", path, "", self._headers, b"", self._client)
+        self._hold(-self._size)
+        self._begin()
+        self._reply(self._current, *self._server.refuse(error))
 
     def _begin(self) -> None:
         self._url = b""
@@ -232,19 +237,45 @@ class HttpConnection(asyncio.Protocol):
         if self._header_bytes > _MOST_HEADER_BYTES:
             raise TooLarge(f"the head of the request has more than {_MOST_HEADER_BYTES} bytes")
 
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._server.held_bytes += size
+
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def check_time(self, now: float) -> None:
         limits, passed = self._server.limits, now - self._since
-        if self._is_paused and now - self._paused_since > limits.write_seconds:
-            self._transport.abort()
-        elif self._is_busy:
+        slowest = limits.slowest_bytes_second
+        if self._is_paused:
+            if now - self._paused_since > limits.write_seconds + self._paused_bytes / slowest:
+                self._transport.abort()
+        elif self._transport.is_closing():
+            if passed > limits.write_seconds:
+                self._transport.abort()
+        elif self._current is not None:
             return
-        elif self._in_request and passed > limits.request_seconds:
-            self._fail(TooSlow(f"the request was not complete after {limits.request_seconds:g} s"))
-        elif not self._in_request and passed > limits.idle_seconds:
+        elif self._lingers:
+            if passed > _LINGER_SECONDS:
+                self._transport.abort()
+        elif self._in_request:
+            if passed > limits.request_seconds + self._size / slowest:
+                self._fail(TooSlow(f"the request was not complete after {passed:.0f} s"))
+        elif passed > limits.idle_seconds:
             self._transport.close()
 
-    def close_if_idle(self) -> None:
-        if not self._is_busy and not self._in_request:
+    def close_if_idle(self, now: float) -> None:
+        is_free = self._current is None and not self._waiting and not self._in_request and not self._lingers
+        if is_free and now - self._since > _DRAIN_SECONDS:
             self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+def _origin_form(url: bytes) -> str:
+    """What follows the host, where a request names that as well."""
+    text = url.decode("latin-1")
+    if text.startswith("/"):
+        return text
+    _, scheme, rest = text.partition("://")
+    return f"/{rest.partition('/')[2]}" if scheme else f"/{text}"

@@ -1,17 +1,13 @@
 """An instance: a process of its own with one model, which runs what the server puts into its arena.
 
-    python -m tonnage.serve.instance DESCRIPTOR
-
-It ends when the server's end of the socket is closed, so that none outlives its server.
+`start_instance` starts it. It ends when the server's end of the socket is closed.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import signal
 import socket
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -20,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.errors import TonnageError, UsageError
-from tonnage.serve.arena import Arena, aligned
+from tonnage.serve.arena import SMALL_TURNS, Arena, aligned, roomy
 from tonnage.serve.datatypes import BF16, BYTES, as_array, as_bytes, datatype_of
 from tonnage.serve.deriving import completed
 from tonnage.serve.runtimes import Arrays, LoadOrder, Runtime, load_runtime
@@ -41,6 +37,7 @@ class Instance:
         self._runtime: Runtime | None = None
         self._halves: set[str] = set()
         self._used = 0  # bytes of the outputs' arena, in the turn that runs
+        self._small_turns = 0  # in a row, for which that arena is much too large
 
     def serve(self) -> None:
         while (received := self._channel.receive()) is not None:
@@ -74,7 +71,10 @@ class Instance:
     def _turns(self, runs: list[tuple[list[Placed], tuple[str, ...]]]) -> list[tuple[Any, ...]]:
         """One after the other; their outputs lie behind each other."""
         self._used = 0
-        return [self._turn(placed, wanted) for placed, wanted in runs]
+        done = [self._turn(placed, wanted) for placed, wanted in runs]
+        is_small = self._outputs is not None and self._outputs.is_wasteful_for(self._used)
+        self._small_turns = self._small_turns + 1 if is_small else 0
+        return done
 
     def _turn(self, placed: list[Placed], wanted: tuple[str, ...]) -> tuple[Any, ...]:
         """One run: where its outputs are and the nanoseconds of its three parts; else what went wrong, and is it the
@@ -119,8 +119,9 @@ class Instance:
 
     def _reserved(self, size: int) -> Arena:
         """The arena of outputs, with room for so much; what is in it already stays."""
-        if self._outputs is None or self._outputs.size < size:
-            arena, descriptor = Arena.make(2 * size)
+        if self._outputs is None or self._outputs.size < size or self._small_turns >= SMALL_TURNS:
+            self._small_turns = 0
+            arena, descriptor = Arena.make(roomy(size))
             if self._outputs is not None:
                 arena.view[: self._used] = self._outputs.view[: self._used]
                 self._outputs.close()
@@ -141,11 +142,7 @@ def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:_MOST_WORDS]
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
-
-
-if __name__ == "__main__":
-    main()
+def serve(descriptor: int) -> None:
+    """Until the server is gone; `descriptor` is this process's end of their socket."""
+    with suppress(ConnectionError):
+        Instance(Channel(socket.socket(fileno=descriptor))).serve()

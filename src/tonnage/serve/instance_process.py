@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tonnage.errors import InvalidFile, Unreachable
-from tonnage.serve.arena import Arena, aligned
+from tonnage.serve.arena import LARGE_BYTES, SMALL_TURNS, Arena, aligned, roomy
 from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.runtimes import LoadOrder
+from tonnage.serve.runtimes import PACKAGES, LoadOrder
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
 # A tensor of a turn: name, datatype, shape, and the buffers that are put behind each other.
@@ -60,35 +60,52 @@ class InstanceProcess:
         self.order = order
         self.place = place
         self.turn: Any = None  # what it is busy with, in the words of its owner
+        self.since = 0.0  # when that began, by its owner's clock
         self._on_done, self._on_end = on_done, on_end
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[ModelConfiguration] = self._loop.create_future()
         self._inputs: Arena | None = None
         self._outputs: Arena | None = None
+        self._small_turns = 0  # in a row, for which the arena is much too large
         self._turns = 0
-        self._is_closed = False
+        self._is_started = False
+        self.is_closed = False
         self._channel, theirs = Channel.pair()
         self._channel.socket.setblocking(False)
-        self._process = self._spawn(theirs.fileno())
-        theirs.close()
+        try:
+            self._process = self._spawn(theirs.fileno())
+        except BaseException:
+            self._channel.close()
+            raise
+        finally:
+            theirs.close()
         self._loop.add_reader(self._channel.socket.fileno(), self._readable)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_worked(self) -> bool:
+        """It was given a second turn, so that it must have done the first one."""
+        return self._turns > 1
+
     async def start(self, seconds: float) -> ModelConfiguration:
         """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable`
         where it died or took too long."""
         try:
             self._channel.send((LOAD, pickle.dumps(self.order)))
-            return await asyncio.wait_for(self._loaded, seconds)
+            configuration = await asyncio.wait_for(self._loaded, seconds)
+            if self.is_closed:
+                raise self._death()
         except TimeoutError:
             self.close()
             raise Unreachable(f"{self.order.path} was not loaded within {seconds:g} s") from None
         except BaseException:
             self.close()
             raise
+        self._is_started = True
+        return configuration
 
     def run(self, tensors: list[TurnTensor], wanted: tuple[str, ...]) -> None:
         """One turn; `on_done` tells what came of it. Raises `BrokenPipeError` or the like where the process is gone."""
@@ -99,8 +116,8 @@ class InstanceProcess:
             placed.append((name, datatype, shape, end, size))
             end = aligned(end + size)
         arena = self._inputs
-        if arena is None or arena.size < end:
-            arena = self._larger(end)
+        if arena is None or arena.size < end or (arena.size > LARGE_BYTES and self._is_wasteful(arena, end)):
+            arena = self._new_arena(end)
         view = arena.view
         for (_, _, _, place, _), (_, _, _, parts) in zip(placed, tensors, strict=True):
             for part in parts:
@@ -112,9 +129,9 @@ class InstanceProcess:
 
     def close(self) -> None:
         """The process sees that its socket is closed and ends; one that does not is killed by `reap`."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         self._loop.remove_reader(self._channel.socket.fileno())
         self._channel.close()
         for arena in (self._inputs, self._outputs):
@@ -140,14 +157,21 @@ class InstanceProcess:
         environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         if self.place.gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = str(self.place.gpu)
-        command = [sys.executable, "-m", "tonnage.serve.instance", str(descriptor)]
+        package = PACKAGES.get(self.order.backend, "numpy")
+        command = [sys.executable, "-m", "tonnage.serve.start_instance", str(descriptor), str(os.getpid()), package]
         return subprocess.Popen(
             command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,
             start_new_session=True,  # a Ctrl-C is for the server
         )  # fmt: skip
 
-    def _larger(self, size: int) -> Arena:
-        arena, descriptor = Arena.make(2 * size)
+    def _is_wasteful(self, arena: Arena, size: int) -> bool:
+        """A large arena that only one request has needed does not stay for ever."""
+        self._small_turns = self._small_turns + 1 if arena.is_wasteful_for(size) else 0
+        return self._small_turns >= SMALL_TURNS
+
+    def _new_arena(self, size: int) -> Arena:
+        self._small_turns = 0
+        arena, descriptor = Arena.make(roomy(size))
         try:
             self._channel.send((INPUTS, arena.size), descriptor)
         finally:
@@ -162,7 +186,11 @@ class InstanceProcess:
             received = self._channel.receive()
         except BlockingIOError:
             return
-        except ConnectionError:
+        except (
+            OSError,
+            ValueError,
+            EOFError,
+        ):  # the last two: what it sent is no message, so nothing of it can be trusted
             received = None
         if received is None:
             self._ended()
@@ -175,6 +203,8 @@ class InstanceProcess:
                 self._outputs.close()
             self._outputs = Arena(descriptor, message[1])
             os.close(descriptor)
+        elif self._loaded.done():
+            return
         elif message[0] == READY:
             self._loaded.set_result(pickle.loads(message[1]))  # from our own process
         elif message[0] == FAILED:
@@ -190,7 +220,10 @@ class InstanceProcess:
 
     def _ended(self) -> None:
         self.close()
-        if self._loaded.done():
+        if self._is_started:
             self._on_end(self)
-        else:
-            self._loaded.set_exception(Unreachable(f"the instance of {self.order.path} died while it loaded the model"))
+        elif not self._loaded.done():
+            self._loaded.set_exception(self._death())
+
+    def _death(self) -> Unreachable:
+        return Unreachable(f"the instance of {self.order.path} died while it loaded the model")

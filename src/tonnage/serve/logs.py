@@ -11,6 +11,8 @@ from tonnage.errors import UsageError
 
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 
+_QUOTED = frozenset(' "=')
+
 
 def start_logging(form: str) -> None:
     """`text` or `json`. What a record carries beside its message is shown with it."""
@@ -30,7 +32,7 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        more = "".join(f" {key}={value}" for key, value in _extras(record).items())
+        more = "".join(f" {key}={_word(value)}" for key, value in _extras(record).items())
         failure = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
         return f"{_moment(record)} {record.levelname.lower()} {record.getMessage()}{more}{failure}"
 
@@ -46,6 +48,12 @@ class _Json(logging.Formatter):
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
         return json.dumps(document, default=str)
+
+
+def _word(value: object) -> str:
+    """In quotes where it could be taken for something else: clients choose some of the values."""
+    text = str(value)
+    return text if text.isprintable() and text and not set(text) & _QUOTED else json.dumps(text)
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.served_version import ServedVersion
-from tonnage.serve.statistics import BOUNDS, Histogram, Statistics
+from tonnage.serve.statistics import BOUNDS, FAILURES, Histogram, Statistics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Triton's counters: name, what it counts, and where the number is.
@@ -20,7 +20,6 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Statistics], float]], ...] = (
     ("nv_inference_compute_input_duration_us", "Time of reading inputs", lambda s: _us(s.compute_input.nanoseconds)),
     ("nv_inference_compute_infer_duration_us", "Time of running models", lambda s: _us(s.compute_infer.nanoseconds)),
     ("nv_inference_compute_output_duration_us", "Time of writing outputs", lambda s: _us(s.compute_output.nanoseconds)),
-    ("tonnage_instance_restarts_total", "Instances that ended and were replaced", lambda s: s.restarts),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[ServedVersion], float]], ...] = (
     ("nv_inference_pending_request_count", "Requests that wait for an instance", lambda v: v.waiting),
@@ -42,11 +41,14 @@ def _lines(plane: DataPlane) -> Iterator[str]:
     for name, what, number in _COUNTERS:
         yield from _head(name, what, "counter")
         yield from (f"{name}{{{_labels(each)}}} {number(each.statistics)}" for each in versions)
+    name = "tonnage_instance_restarts_total"
+    yield from _head(name, "Instances that ended and were replaced", "counter")
+    yield from (f"{name}{{{_labels(each)}}} {each.restarts}" for each in versions)
     name = "nv_inference_request_failure"
     yield from _head(name, "Number of failed inference requests", "counter")
     for each in versions:
-        for reason, count in sorted(each.statistics.failures.items()):
-            yield f'{name}{{{_labels(each)},reason="{reason}"}} {count}'
+        for reason in FAILURES:
+            yield f'{name}{{{_labels(each)},reason="{reason}"}} {each.statistics.failures.get(reason, 0)}'
     name = "tonnage_batches_total"
     yield from _head(name, "Batches by why they have the size that they have", "counter")
     for each in versions:

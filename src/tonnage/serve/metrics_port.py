@@ -9,7 +9,7 @@ from tonnage.errors import TonnageError
 from tonnage.serve.access import Access
 from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.errors import UnknownThing, WrongMethod
-from tonnage.serve.http_connection import HttpRequest, Reply
+from tonnage.serve.http_messages import HttpRequest, Reply
 from tonnage.serve.metrics import CONTENT_TYPE, render
 from tonnage.serve.rest import refusal
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tonnage.errors import TonnageError
 from tonnage.serve.configuration import CPU, ModelConfiguration
@@ -52,8 +54,9 @@ class Models:
         repository: Repository,
         *,
         gpus: tuple[int, ...] = (),
+        make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
-        self._repository, self._gpus = repository, gpus
+        self._repository, self._gpus, self._make = repository, gpus, make
         self._models: dict[str, _Model] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -163,7 +166,7 @@ class Models:
     async def _load_version(self, folder: ModelFolder, version: int, settings: ModelConfiguration) -> ServedVersion:
         backend, path = find_model_file(folder.versions[version], settings.file_name)
         settings = replace(settings, backend=settings.backend or backend)
-        served = ServedVersion(settings, version, settings.backend, path, places_of(settings, self._gpus))
+        served = self._make(settings, version, settings.backend, path, places_of(settings, self._gpus))
         await served.load()
         return served
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tonnage.serve.configuration import Batching, ModelConfiguration
+from tonnage.serve.configuration import Batching, ModelConfiguration, QueuePolicy
 from tonnage.serve.errors import Busy
 from tonnage.serve.requests import Request
 
 MOST_REQUESTS = 10_000  # where a configuration names no limit of its own
-MOST_BYTES = 1 << 30
+_MOST_LEVELS = 64  # that are kept although nobody waits in them
 
 
 class Reason(StrEnum):
@@ -23,6 +24,7 @@ class Reason(StrEnum):
     DELAY = "delay"  # the first had waited long enough
     EMPTY = "empty"  # nobody else was waiting
     SHAPE = "shape"  # the next has other shapes
+    AGAIN = "again"  # what ran together failed, so that each runs alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,77 +36,90 @@ class Batch:
     reason: Reason
 
 
+class _Level:
+    """The requests of one priority: those that are late, where the policy is to delay them, come after the others."""
+
+    __slots__ = ("late", "line", "most", "policy")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy, self.most = policy, policy.most_requests or MOST_REQUESTS
+        self.line: deque[Request] = deque()
+        self.late: deque[Request] = deque()
+
+
 class Queue:
     """First come, first served, within each priority; 1 comes before 2."""
 
     def __init__(self, configuration: ModelConfiguration) -> None:
         self._configuration = configuration
-        self._levels: dict[int, deque[Request]] = {}
+        self._batching = configuration.batching if configuration.has_batches else None
+        self._again: deque[Request] = deque()
+        self._levels: dict[int, _Level] = {}
         self.waiting = 0
-        self.waiting_bytes = 0
 
     def __len__(self) -> int:
         return self.waiting
 
-    def add(self, request: Request) -> None:
-        """Raises `Busy` where too many are waiting."""
-        levels = self._configuration.priority_levels
-        level = (request.priority or self._configuration.default_priority or 1) if levels else 1
-        line = self._levels.get(level)
-        if line is None:
-            line = self._levels[level] = deque()
-            self._levels = dict(sorted(self._levels.items()))
-        most = self._configuration.policy_of(level).most_requests or MOST_REQUESTS
-        if len(line) >= most:
+    def add(self, request: Request) -> QueuePolicy:
+        """Returns how long it may wait; raises `Busy` where too many are waiting."""
+        number = self._number(request.priority)
+        level = self._levels.get(number) or self._new_level(number)
+        if len(level.line) + len(level.late) >= level.most:
             raise Busy(
-                f"{most} requests are waiting for {self._configuration.name}: its queue is full", "try again later"
+                f"{level.most} requests are waiting for {self._configuration.name}: its queue is full",
+                "try again later",
             )
-        size = request.size
-        if self.waiting_bytes + size > MOST_BYTES and self.waiting:
-            raise Busy(f"the requests that wait for {self._configuration.name} fill its memory", "try again later")
-        line.append(request)
+        request.priority = number
+        request.is_waiting = True
+        level.line.append(request)
         self.waiting += 1
-        self.waiting_bytes += size
+        return level.policy
 
     def put_back(self, requests: list[Request]) -> None:
-        """In front of all others: they were there before."""
-        line = self._levels.setdefault(min(self._levels, default=1), deque())
-        for request in reversed(requests):
-            line.appendleft(request)
-            self.waiting += 1
-            self.waiting_bytes += request.size
+        """In front of all others, since they were there before; each runs alone."""
+        self._again.extend(requests)
+        for request in requests:
+            request.is_waiting = True
+        self.waiting += len(requests)
 
     def remove(self, request: Request) -> bool:
         """Is it gone from here? It is not where it runs already."""
-        for line in self._levels.values():
-            try:
-                line.remove(request)
-            except ValueError:
-                continue
-            self._taken(request)
-            return True
-        return False
+        if not request.is_waiting:
+            return False
+        line = next(line for line in self._lines() if request in line)
+        line.remove(request)
+        self._taken(request)
+        return True
+
+    def delay(self, request: Request) -> None:
+        """It is late: the others of its priority come first. One that was put back runs next anyway."""
+        level = self._levels.get(request.priority)
+        if request.is_waiting and level is not None and request in level.line:
+            level.line.remove(request)
+            level.late.append(request)
 
     def drain(self) -> list[Request]:
         """All of them; nobody waits any more."""
-        found = [request for line in self._levels.values() for request in line]
+        found = [request for line in self._lines() for request in line]
+        for request in found:
+            request.is_waiting = False
+        self._again.clear()
         self._levels.clear()
-        self.waiting = self.waiting_bytes = 0
+        self.waiting = 0
         return found
 
     def next_batch(self, now: float) -> Batch | float | None:
         """What runs next; or until when to wait for more; None where nobody is waiting."""
-        line = next((line for line in self._levels.values() if line), None)
-        if line is None:
+        if not self.waiting:
             return None
-        batching = self._configuration.batching
-        if batching is None or not self._configuration.has_batches:
+        line = self._again or self._first_line()
+        if self._batching is None or line is self._again:
             request = line.popleft()
             self._taken(request)
-            return Batch([request], request.rows, Reason.SINGLE)
-        count, rows, reason = self._fitting(line, batching)
-        if reason is Reason.EMPTY and batching.most_delay_seconds:
-            until = line[0].arrived + batching.most_delay_seconds
+            return Batch([request], request.rows, Reason.AGAIN if line is self._again else Reason.SINGLE)
+        count, rows, reason = self._fitting(line, self._batching)
+        if reason is Reason.EMPTY and self._batching.most_delay_seconds:
+            until = line[0].arrived + self._batching.most_delay_seconds
             if now < until:
                 return until
             reason = Reason.DELAY
@@ -112,6 +127,36 @@ class Queue:
         for request in taken:
             self._taken(request)
         return Batch(taken, rows, reason)
+
+    def _number(self, priority: int) -> int:
+        """As Triton has it: what is no level is the default one."""
+        most = self._configuration.priority_levels
+        if not most:
+            return 1
+        return priority if 1 <= priority <= most else self._configuration.default_priority or 1
+
+    def _new_level(self, number: int) -> _Level:
+        """Levels are numbers that clients choose, of which there may be very many: those without requests go."""
+        if len(self._levels) >= _MOST_LEVELS:
+            self._levels = {key: each for key, each in self._levels.items() if each.line or each.late}
+        level = self._levels[number] = _Level(self._configuration.policy_of(number))
+        self._levels = dict(sorted(self._levels.items()))
+        return level
+
+    def _lines(self) -> Iterator[deque[Request]]:
+        """In the order in which they are served."""
+        yield self._again
+        for level in self._levels.values():
+            yield level.line
+            yield level.late
+
+    def _first_line(self) -> deque[Request]:
+        for level in self._levels.values():
+            if level.line:
+                return level.line
+            if level.late:
+                return level.late
+        raise AssertionError("somebody waits in none of the lines")
 
     def _fitting(self, line: deque[Request], batching: Batching) -> tuple[int, int, Reason]:
         """How many of the first go together. Where sizes are preferred, the largest of them that can be had."""
@@ -135,5 +180,5 @@ class Queue:
         return count, rows, reason
 
     def _taken(self, request: Request) -> None:
+        request.is_waiting = False
         self.waiting -= 1
-        self.waiting_bytes -= request.size

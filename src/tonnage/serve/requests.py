@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tonnage.serve.datatypes import Tensor
 from tonnage.serve.errors import ServingError
@@ -13,6 +13,12 @@ from tonnage.serve.errors import ServingError
 now = time.perf_counter  # the clock of all requests: that of the event loop counts milliseconds
 
 Answer: TypeAlias = "Response | ServingError"
+
+
+class Holder(Protocol):
+    """Where a request is until it is answered."""
+
+    def cancel(self, request: Request) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +44,20 @@ class Request:
     client: str = ""
     arrived: float = 0.0  # by `now`, as all its times
     started: float = 0.0  # when an instance took it
+    expires: float = 0.0  # when it has waited long enough; 0: never
     rows: int = 1
     key: tuple[Any, ...] = ()  # requests with equal keys can run as one batch
+    size: int = 0  # bytes of its inputs, once it waits
     tries: int = 0
     deadline: Any = None  # the timer that ends its waiting
+    holder: Holder | None = None
+    is_waiting: bool = False  # in a queue
     is_over: bool = False
 
-    @property
-    def size(self) -> int:
-        return sum(len(tensor.data) for tensor in self.inputs)
+    def cancel(self) -> None:
+        """Nobody waits for its answer any more."""
+        if self.holder is not None and not self.is_over:
+            self.holder.cancel(self)
 
 
 @dataclass(frozen=True, slots=True)

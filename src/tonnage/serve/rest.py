@@ -17,15 +17,20 @@ from tonnage.serve.access import Access
 from tonnage.serve.compression import chosen_encoding, compress, decompress
 from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.errors import InvalidRequest, ServingError, UnknownThing, Unsupported, WrongMethod
-from tonnage.serve.http_connection import Headers, HttpLimits, HttpRequest, Reply
+from tonnage.serve.http_messages import Headers, HttpLimits, HttpRequest, Reply
 from tonnage.serve.requests import Answer
 from tonnage.serve.rest_codec import RestCodec
 
 log = logging.getLogger("tonnage.serve")
 JSON = {"Content-Type": "application/json"}
 _COMPRESS_APART = 256 << 10  # larger bodies are compressed in a thread, so that others are answered meanwhile
+_MOST_DIGITS = 18
 _EMPTY: dict[str, Any] = {}
 Route: TypeAlias = "tuple[str, Callable[[], Any]]"  # the method that it is called with, and what to answer
+_GROUPS = {
+    "health": "health", "repository": "repository", "systemsharedmemory": "shared-memory",
+    "cudasharedmemory": "shared-memory",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class Rest:
         """Answers now, or later where something has to be waited for."""
         try:
             parts = request.path.split("/")
+            if "%" in request.path:  # before anything is decided by them
+                parts = [unquote(part) for part in parts]
             if not self.access.is_open:
                 self._check_access(request, parts)
             if parts[-1] == "infer" and parts[1] == "v2" and len(parts) > 4:
@@ -51,9 +58,9 @@ class Rest:
             if parts[1] != "v2":
                 reply(200, *self._page(request, parts[1:]))
                 return
-            result = self._route(request, [unquote(part) for part in parts[1:]])
+            result = self._route(request, parts[1:])
             if isinstance(result, Coroutine):
-                self._later(self._wait(result, reply))
+                self._later(_awaited(result, reply), reply)
             else:
                 _reply_json(reply, result)
         except TonnageError as error:
@@ -76,7 +83,7 @@ class Rest:
         encoding = http.headers.get(b"content-encoding")
         accepted = http.headers.get(b"accept-encoding")
         if encoding is not None and len(http.body) > _COMPRESS_APART:
-            self._later(self._infer_apart(http, model, version, reply))
+            self._later(self._infer_apart(http, model, version, reply), reply)
             return
         body = http.body
         if encoding is not None and encoding != b"identity":
@@ -85,17 +92,14 @@ class Rest:
 
     async def _infer_apart(self, http: HttpRequest, model: str, version: str, reply: Reply) -> None:
         encoding = http.headers[b"content-encoding"].decode("latin-1")
-        try:
-            body = await asyncio.to_thread(decompress, http.body, encoding, self.limits.most_body_bytes)
-            self._infer_body(http, model, version, body, http.headers.get(b"accept-encoding"), reply)
-        except TonnageError as error:
-            reply(*refusal(error))
+        body = await asyncio.to_thread(decompress, http.body, encoding, self.limits.most_body_bytes)
+        self._infer_body(http, model, version, body, http.headers.get(b"accept-encoding"), reply)
 
     def _infer_body(
         self, http: HttpRequest, model: str, version: str, body: bytes | bytearray, accepted: bytes | None, reply: Reply
     ) -> None:
         size = http.headers.get(b"inference-header-content-length")
-        if size is not None and not size.isdigit():
+        if size is not None and not (size.isdigit() and len(size) <= _MOST_DIGITS):
             raise InvalidRequest("Inference-Header-Content-Length is not a number")
 
         def answer(result: Answer) -> None:
@@ -113,12 +117,13 @@ class Rest:
                 return
             encoding = chosen_encoding(accepted.decode("latin-1")) if accepted is not None else ""
             if encoding:
-                self._later(_compressed(headers, b"".join(parts), encoding, reply))
+                self._later(_compressed(headers, b"".join(parts), encoding, reply), reply)
             else:
                 reply(200, headers, *parts)
 
         request, rendering = self._codec.decode(model, version, body, int(size) if size is not None else None, answer)
         request.client = http.client
+        http.inference = request
         self.plane.infer(request)
 
     def _page(self, http: HttpRequest, parts: list[str]) -> tuple[Headers, bytes]:
@@ -152,7 +157,7 @@ class Rest:
                 return "GET", lambda: _ready(self.plane.is_ready, "the server is not ready")
             case ["models", "stats"]:
                 return "GET", lambda: {"model_stats": self.plane.statistics()}
-            case ["models", name, "versions", version, *rest] if name and version.isdigit():
+            case ["models", name, "versions", version, *rest] if name and _is_version(version):
                 return "GET", self._of_model(http, name, version, rest)
             case ["models", name, *rest] if name:
                 return "GET", self._of_model(http, name, "", rest)
@@ -213,19 +218,8 @@ class Rest:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    async def _wait(self, result: Coroutine[Any, Any, Any], reply: Reply) -> None:
-        try:
-            found = await result
-        except TonnageError as error:
-            reply(*refusal(error))
-        except Exception:
-            log.exception("a request failed")
-            reply(*refusal(ServingError("the server failed; its log says why")))
-        else:
-            _reply_json(reply, found)
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _later(self, work: Coroutine[Any, Any, None], reply: Reply) -> None:
+        task = asyncio.get_running_loop().create_task(_guarded(work, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -255,6 +249,21 @@ def _no_route(http: HttpRequest) -> UnknownThing:
     return UnknownThing(f"there is no {http.path} here")
 
 
+async def _guarded(work: Coroutine[Any, Any, None], reply: Reply) -> None:
+    """Whatever goes wrong, there is an answer."""
+    try:
+        await work
+    except TonnageError as error:
+        reply(*refusal(error))
+    except Exception:
+        log.exception("a request failed")
+        reply(*refusal(ServingError("the server failed; its log says why")))
+
+
+async def _awaited(result: Coroutine[Any, Any, Any], reply: Reply) -> None:
+    _reply_json(reply, await result)
+
+
 def refusal(error: TonnageError) -> tuple[int, Headers, bytes]:
     """What a client is told: one sentence, and what to do."""
     text = f"{error.message} ({error.hint})" if error.hint else error.message
@@ -282,24 +291,24 @@ def _group(parts: list[str]) -> str:
     """What a route is for, as the file of tokens calls it."""
     if parts[1:2] != ["v2"]:
         return "page"
-    last = parts[-1]
-    if last == "infer":
-        return "inference"
-    if parts[2:3] == ["health"]:
-        return "health"
-    if last == "stats":
-        return "statistics"
-    named = {"repository": "repository", "systemsharedmemory": "shared-memory", "cudasharedmemory": "shared-memory"}
-    return named.get(parts[2], "metadata") if len(parts) > 2 else "metadata"
+    first = parts[2] if len(parts) > 2 else ""
+    if first == "models":
+        ends = {"infer": "inference", "ready": "health", "stats": "statistics"}
+        return ends.get(parts[-1], "metadata")
+    return _GROUPS.get(first, "metadata")
 
 
 def _named(parts: list[str]) -> tuple[str, str]:
     match parts:
         case ["", "v2", "models", name, "infer"]:
-            return unquote(name), ""
-        case ["", "v2", "models", name, "versions", version, "infer"] if version.isdigit():
-            return unquote(name), unquote(version)
+            return name, ""
+        case ["", "v2", "models", name, "versions", version, "infer"] if _is_version(version):
+            return name, version
     raise UnknownThing(f"there is no {'/'.join(parts)} here")
+
+
+def _is_version(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _ready(is_ready: bool, otherwise: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class RestCodec:
         name, datatype, sizes = one.get("name"), one.get("datatype"), one.get("shape")
         if type(name) is not str:
             raise InvalidRequest(f"{where}.name is missing, or not a string")
-        if datatype not in DTYPES:
+        if type(datatype) is not str or datatype not in DTYPES:
             raise InvalidRequest(f"{where}.datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}")
         shape = _shape(sizes, where)
         parameters = one.get("parameters")

@@ -8,54 +8,64 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from contextlib import suppress
+import math
 from pathlib import Path
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InvalidFile
+from tonnage.serve.budget import Budget
 from tonnage.serve.checking import Checker
-from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.datatypes import Tensor, rows_bytes
-from tonnage.serve.errors import InvalidRequest, ServingError, Unavailable
-from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed, TurnTensor
+from tonnage.serve.configuration import DELAY, ModelConfiguration, QueuePolicy
+from tonnage.serve.errors import Cancelled, InvalidRequest, ServingError, Unavailable
+from tonnage.serve.instance_pool import InstancePool, MakeInstance
+from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed
+from tonnage.serve.ordering import Ordering
 from tonnage.serve.queue import Batch, Queue
 from tonnage.serve.requests import Answer, Request, Response, now
 from tonnage.serve.runtimes import LoadOrder
-from tonnage.serve.statistics import BatchStatistics, Statistics
+from tonnage.serve.statistics import Statistics
+from tonnage.serve.turns import odd_output, outputs_of, tensors_of
 
 log = logging.getLogger("tonnage.serve")
-_LOAD_SECONDS = 600.0
 _MOST_TRIES = 2
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # between attempts to replace an instance
+_RUN_SECONDS = 600.0  # that a run may take where the configuration says nothing
 
 
 class ServedVersion:
     """`load` it, `submit` requests, `retire` it."""
 
     def __init__(
-        self, configuration: ModelConfiguration, version: int, backend: str, path: Path, places: list[InstancePlace]
+        self,
+        configuration: ModelConfiguration,
+        version: int,
+        backend: str,
+        path: Path,
+        places: list[InstancePlace],
+        *,
+        budget: Budget | None = None,
+        make_instance: MakeInstance = InstanceProcess,
     ) -> None:
         self.configuration, self.version = configuration, str(version)
         self.statistics = Statistics()
         self.checker = Checker(configuration)
-        self._backend, self._path, self._places = backend, path, places
+        self._backend, self._path = backend, path
         self._loop = asyncio.get_running_loop()
+        self._budget = budget or Budget()
         self._queue = Queue(configuration)
-        self._instances: set[InstanceProcess] = set()
-        self._idle: list[InstanceProcess] = []
+        self._ordering: Ordering | None = None
+        self._pool = InstancePool(self, places, self._order_for, run_seconds(configuration), make_instance)
         self._is_planned = False
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
         self._is_retired = False
-        self._is_empty: asyncio.Event = asyncio.Event()
-        self._replacing: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._instances) and not self._is_retired
+        return bool(self._pool.all) and not self._is_retired
 
     @property
     def pids(self) -> list[int]:
-        return [instance.pid for instance in self._instances]
+        return [instance.pid for instance in self._pool.all]
 
     @property
     def waiting(self) -> int:
@@ -63,203 +73,216 @@ class ServedVersion:
 
     @property
     def running(self) -> int:
-        return len(self._instances) - len(self._idle)
+        return len(self._pool.all) - len(self._pool.idle)
+
+    @property
+    def restarts(self) -> int:
+        return self._pool.restarts
 
     async def load(self) -> None:
         """Starts all instances and completes the configuration; where one cannot load the model none is left."""
-        try:
-            found = await asyncio.gather(*(self._add(place) for place in self._places), return_exceptions=True)
-            configurations = [each for each in found if isinstance(each, ModelConfiguration)]
-            for each in found:
-                if isinstance(each, BaseException):
-                    raise each
-        except BaseException:
-            await self.close()
-            raise
-        self.configuration = configurations[0]
+        self.configuration = await self._pool.start()
         self.checker, self._queue = Checker(self.configuration), Queue(self.configuration)
+        if self.configuration.batching is not None and self.configuration.batching.preserve_ordering:
+            self._ordering = Ordering()
 
     def submit(self, request: Request) -> None:
         """Its answer comes by `request.answer`. Raises `Busy` or `Unavailable` where it cannot wait here."""
         if self._is_retired:
             raise Unavailable(f"version {self.version} of {self.configuration.name} is being unloaded")
-        self._queue.add(request)
-        self._limit(request)
-        if self._idle and not self._is_planned:
+        if self._pool.problem and not self._pool.all:
+            raise self._hopeless()
+        size = 0
+        for tensor in request.inputs:
+            size += len(tensor.data)
+        try:
+            self._budget.take(size)
+        except ServingError as error:
+            self.statistics.failed(error, 0.0)
+            raise
+        try:
+            policy = self._queue.add(request)
+        except ServingError as error:
+            self._budget.give(size)
+            self.statistics.failed(error, 0.0)
+            raise
+        request.size, request.holder = size, self
+        if self._ordering is not None:
+            self._ordering.add(request)
+        if policy.timeout_seconds or request.timeout_seconds:
+            self._limit(request, policy)
+        if self._pool.idle and not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._dispatch)  # after all that has arrived by now
+
+    def cancel(self, request: Request) -> None:
+        """Its client has gone: it does not run, if it has not begun."""
+        if self._queue.remove(request):
+            self._answer(request, Cancelled("the client has gone"))
 
     async def retire(self) -> None:
         """Takes no more requests, answers those it has, and ends."""
         self._is_retired = True
         while self._queue.waiting or self.running:
-            if not self._instances and not self._replacing:
-                break
-            self._is_empty.clear()
-            await self._is_empty.wait()
+            self._changed.clear()
+            await self._changed.wait()
         await self.close()
 
     async def close(self) -> None:
         """Ends everything now; who still waits is told."""
         self._is_retired = True
-        for task in self._replacing:
-            task.cancel()
-        instances = list(self._instances)
-        for request in [*self._queue.drain(), *(each for instance in instances for each in _requests(instance))]:
+        if self._timer is not None:
+            self._timer.cancel()
+        running = [request for instance in self._pool.all for request in _requests(instance)]
+        for request in [*running, *self._queue.drain()]:
             self._answer(request, Unavailable(f"{self.configuration.name} was unloaded before this request was done"))
-        self._instances.clear()
-        self._idle.clear()
-        for instance in instances:
-            instance.close()
-        await asyncio.gather(*(instance.reap() for instance in instances))
+        await self._pool.close()
+        self._changed.set()
 
     # -- instances ----------------------------------------------------------------------------------------------------
 
-    async def _add(self, place: InstancePlace) -> ModelConfiguration:
-        order = LoadOrder(
+    @property
+    def needs_instances(self) -> bool:
+        return not self._is_retired or self._queue.waiting > 0
+
+    def instance_is_idle(self) -> None:
+        self._dispatch()
+
+    def turn_is_done(self, instance: InstanceProcess, result: Turn | TurnFailed) -> None:
+        batch: Batch = instance.turn
+        instance.turn = None
+        self._pool.idle.append(instance)
+        if isinstance(result, TurnFailed):
+            self._failed(batch, result)
+        else:
+            self.statistics.ran(batch, result)
+            self._answer_all(batch, result)
+        if self._queue.waiting:
+            self._dispatch()
+
+    def turn_is_lost(self, instance: InstanceProcess) -> None:
+        again = []
+        for request in _requests(instance):
+            request.tries += 1
+            if request.tries < _MOST_TRIES:
+                again.append(request)
+            else:
+                told = f"the instance of {self.configuration.name} died, twice, of this request"
+                self._answer(request, ServingError(told))
+        instance.turn = None
+        self._again(again)
+        self._changed.set()
+
+    def turn_is_stuck(self, instance: InstanceProcess) -> None:
+        for request in _requests(instance):
+            told = f"the run of {self.configuration.name} did not end within {run_seconds(self.configuration):g} s"
+            self._answer(request, ServingError(told, "set the parameter run_timeout_seconds if it takes so long"))
+        instance.turn = None
+        self._changed.set()
+
+    def nobody_is_left(self) -> None:
+        for request in self._queue.drain():
+            self._answer(request, self._hopeless())
+
+    def _hopeless(self) -> Unavailable:
+        return Unavailable(f"no instance of {self.configuration.name} can be started: {self._pool.problem}")
+
+    def _order_for(self, place: InstancePlace) -> LoadOrder:
+        return LoadOrder(
             backend=self._backend,
             path=str(self._path),
             configuration=self.configuration,
             device="cpu" if place.gpu is None else "cuda:0",
             threads=place.threads,
         )
-        instance = InstanceProcess(order, on_done=self._done, on_end=self._ended, place=place)
-        configuration = await instance.start(_LOAD_SECONDS)
-        self._instances.add(instance)
-        self._idle.append(instance)
-        self._dispatch()
-        return configuration
-
-    def _ended(self, instance: InstanceProcess) -> None:
-        """It died. What it was busy with runs once more, alone."""
-        self._instances.discard(instance)
-        if instance in self._idle:
-            self._idle.remove(instance)
-        again = []
-        for request in _requests(instance):
-            request.tries += 1
-            request.key = (id(request),)
-            if request.tries < _MOST_TRIES and not request.is_over:
-                again.append(request)
-            else:
-                self._answer(
-                    request, ServingError(f"the instance of {self.configuration.name} died, twice, of this request")
-                )
-        instance.turn = None
-        self._queue.put_back(again)
-        self.statistics.restarts += 1
-        task = self._loop.create_task(self._replace(instance))
-        self._replacing.add(task)
-        task.add_done_callback(self._replacing.discard)
-
-    async def _replace(self, dead: InstanceProcess) -> None:
-        how = await dead.reap()
-        log.warning(
-            "an instance ended and is replaced", extra={"model": self.configuration.name, "how": how, "pid": dead.pid}
-        )
-        pause = _FIRST_PAUSE
-        while not self._is_retired or self._queue.waiting:
-            try:
-                await self._add(dead.place)
-                return
-            except TonnageError as error:
-                log.error(
-                    "an instance cannot be replaced", extra={"model": self.configuration.name, "reason": error.message}
-                )
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
         self._is_planned = False
-        while self._idle:
+        idle = self._pool.idle
+        while idle:
             batch = self._queue.next_batch(now())
             if batch is None:
                 return
             if isinstance(batch, float):
                 self._wake_at(batch)
                 return
-            self._start(self._idle.pop(), batch)
+            self._start(idle.pop(), batch)
 
     def _wake_at(self, moment: float) -> None:
         if self._timer is not None:
+            if self._wakes_at == moment:
+                return
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(moment - now(), 0.0), self._dispatch)
+        self._wakes_at = moment
+        self._timer = self._loop.call_later(max(moment - now(), 0.0), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._dispatch()
 
     def _start(self, instance: InstanceProcess, batch: Batch) -> None:
-        requests, moment = batch.requests, now()
-        for request in requests:
+        moment = now()
+        for request in batch.requests:
             request.started = moment
-            if request.deadline is not None:
-                request.deadline.cancel()
-        first = requests[0]
-        tensors: list[TurnTensor]
-        if len(requests) == 1:
-            tensors = [(each.name, each.datatype, each.shape, (each.data,)) for each in first.inputs]
-        else:
-            tensors = [
-                (each.name, each.datatype, (batch.rows, *each.shape[1:]), [one.inputs[place].data for one in requests])
-                for place, each in enumerate(first.inputs)
-            ]
-        wanted = () if first.outputs is None else tuple(each.name for each in first.outputs)
-        instance.turn = batch
-        with suppress(ConnectionError):  # it has died; `_ended` is about to be called
-            instance.run(tensors, wanted)
-
-    def _done(self, instance: InstanceProcess, result: Turn | TurnFailed) -> None:
-        batch: Batch = instance.turn
-        instance.turn = None
-        self._idle.append(instance)
-        if isinstance(result, TurnFailed):
-            self._failed(batch, result)
-        else:
-            self._count(batch, result)
-            self._answer_all(batch, result)
-        if self._queue.waiting:
-            self._dispatch()
-        elif self._is_retired:
-            self._is_empty.set()
+        instance.turn, instance.since = batch, moment
+        try:
+            instance.run(*tensors_of(batch))
+        except ConnectionError:
+            pass  # it has died, which it is about to be found out
+        except (OSError, ValueError) as error:  # no memory for its inputs, or no descriptors are left
+            log.error("a batch cannot be run", extra={"model": self.configuration.name, "reason": str(error)})
+            instance.turn = None
+            self._pool.idle.insert(0, instance)
+            for request in batch.requests:
+                self._answer(request, ServingError(f"{self.configuration.name} cannot be given its inputs: {error}"))
 
     def _answer_all(self, batch: Batch, turn: Turn) -> None:
-        odd = next(
-            (out for out in turn.outputs if self.configuration.has_batches and out[2][:1] != (batch.rows,)), None
-        )
-        if odd is not None:
-            told = f"output {odd[0]} has the shape {list(odd[2])} for {batch.rows} rows of inputs"
+        if self.configuration.has_batches and (odd := odd_output(batch, turn)):
             for request in batch.requests:
-                self._answer(request, ServingError(f"{self.configuration.name}: {told}", "set max_batch_size to 0"))
+                self._answer(request, ServingError(f"{self.configuration.name}: {odd}", "set max_batch_size to 0"))
             return
-        for request, outputs in zip(batch.requests, _parts(batch, turn), strict=True):
+        for request, outputs in zip(batch.requests, outputs_of(batch, turn), strict=True):
             self._answer(request, Response(self.configuration.name, self.version, request.id, outputs))
 
     def _failed(self, batch: Batch, result: TurnFailed) -> None:
         """Where several ran together each is tried alone: only one of them may be wrong."""
         if len(batch.requests) > 1:
-            for request in batch.requests:
-                request.key = (id(request),)
-            self._queue.put_back(batch.requests)
+            self._again(batch.requests)
             return
         kind = InvalidRequest if result.is_clients else ServingError
         self._answer(batch.requests[0], kind(f"{self.configuration.name}: {result.message}"))
 
+    def _again(self, requests: list[Request]) -> None:
+        """They run next, each alone; those whose time is over do not."""
+        moment = now()
+        self._queue.put_back([each for each in requests if not each.is_over])
+        for request in requests:
+            if request.expires and request.expires <= moment:
+                self._expire(request)
+
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def _limit(self, request: Request) -> None:
-        """Its waiting ends when its time is over, where the configuration rejects it then."""
-        policy = self.configuration.policy_of(request.priority)
+    def _limit(self, request: Request, policy: QueuePolicy) -> None:
+        """Its waiting ends when its time is over."""
         seconds = policy.timeout_seconds
         if request.timeout_seconds and policy.allow_timeout_override:
             seconds = min(seconds, request.timeout_seconds) if seconds else request.timeout_seconds
-        if seconds and policy.timeout_action == "REJECT":
+        if seconds:
+            request.expires = now() + seconds
             request.deadline = self._loop.call_later(seconds, self._expire, request)
 
     def _expire(self, request: Request) -> None:
-        if self._queue.remove(request):
-            waited = now() - request.arrived
-            self._answer(
-                request, Unavailable(f"the request waited {waited:.3f} s for {self.configuration.name}: too long")
-            )
+        if not request.is_waiting:
+            return
+        if self.configuration.policy_of(request.priority).timeout_action == DELAY:
+            self._queue.delay(request)
+            return
+        self._queue.remove(request)
+        waited = now() - request.arrived
+        told = f"the request waited {waited:.3f} s for {self.configuration.name}: too long"
+        self._answer(request, Unavailable(told))
 
     def _answer(self, request: Request, answer: Answer) -> None:
         if request.is_over:
@@ -267,47 +290,39 @@ class ServedVersion:
         request.is_over = True
         if request.deadline is not None:
             request.deadline.cancel()
+        if self._ordering is None:
+            self._give(request, answer)
+        else:
+            for each in self._ordering.release(request, answer):
+                self._give(*each)
+
+    def _give(self, request: Request, answer: Answer) -> None:
+        self._budget.give(request.size)
         seconds = now() - request.arrived
         if isinstance(answer, ServingError):
-            self.statistics.fail.add(seconds * 1e9)
-            self.statistics.failures[answer.grpc_status] = self.statistics.failures.get(answer.grpc_status, 0) + 1
+            self.statistics.failed(answer, seconds)
         else:
-            self.statistics.success.add(seconds * 1e9)
-            self.statistics.latencies.add(seconds)
-        request.answer(answer)
+            self.statistics.answered(seconds)
+        try:
+            request.answer(answer)
+        except Exception:  # whatever is wrong with one answer, the others of its batch are given
+            log.exception("an answer cannot be given", extra={"model": self.configuration.name, "request": request.id})
+            request.answer(ServingError("the server failed; its log says why"))
+        if self._is_retired:
+            self._changed.set()
 
-    def _count(self, batch: Batch, turn: Turn) -> None:
-        statistics, count = self.statistics, len(batch.requests)
-        statistics.inferences += batch.rows
-        statistics.executions += 1
-        statistics.last_inference_ms = time.time_ns() // 1_000_000
-        for request in batch.requests:
-            delay = request.started - request.arrived
-            statistics.queue.add(delay * 1e9)
-            statistics.queue_delays.add(delay)
-        statistics.compute_input.add(turn.input_ns * count, count)
-        statistics.compute_infer.add(turn.infer_ns * count, count)
-        statistics.compute_output.add(turn.output_ns * count, count)
-        sized = statistics.batches.get(batch.rows)
-        if sized is None:
-            sized = statistics.batches[batch.rows] = BatchStatistics()
-        sized.compute_input.add(turn.input_ns)
-        sized.compute_infer.add(turn.infer_ns)
-        sized.compute_output.add(turn.output_ns)
-        statistics.reasons[batch.reason] = statistics.reasons.get(batch.reason, 0) + 1
+
+def run_seconds(configuration: ModelConfiguration) -> float:
+    """How long one run may take: the parameter `run_timeout_seconds`."""
+    text = configuration.parameters.get("run_timeout_seconds", "")
+    try:
+        seconds = float(text) if text else _RUN_SECONDS
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidFile(f"parameter run_timeout_seconds of {configuration.name} is {text!r}, not a number of seconds")
+    return seconds
 
 
 def _requests(instance: InstanceProcess) -> list[Request]:
     return instance.turn.requests if instance.turn is not None else []
-
-
-def _parts(batch: Batch, turn: Turn) -> list[list[Tensor]]:
-    """The outputs of each request, copied: the next turn takes their place."""
-    if len(batch.requests) == 1:
-        return [[Tensor(name, kind, shape, bytes(data)) for name, kind, shape, data in turn.outputs]]
-    rows = [request.rows for request in batch.requests]
-    found: list[list[Tensor]] = [[] for _ in rows]
-    for name, kind, shape, data in turn.outputs:
-        for each, count, part in zip(found, rows, rows_bytes(kind, shape, data, rows), strict=True):
-            each.append(Tensor(name, kind, (count, *shape[1:]), bytes(part)))
-    return found

@@ -6,25 +6,32 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tonnage.errors import TonnageError, UsageError
 from tonnage.serve.access import Access
+from tonnage.serve.budget import Budget
 from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.grpc_service import GrpcService, start_grpc
-from tonnage.serve.http_connection import HttpLimits, HttpServer
+from tonnage.serve.http_messages import HttpLimits
+from tonnage.serve.http_server import HttpServer
 from tonnage.serve.metrics_port import MetricsPort
 from tonnage.serve.models import Models
 from tonnage.serve.repository import Repository
+from tonnage.serve.request_log import RequestLog
 from tonnage.serve.rest import Rest, refusal
+from tonnage.serve.served_version import ServedVersion
 
 log = logging.getLogger("tonnage.serve")
 _BACKLOG = 1024
+_HANDSHAKE_SECONDS = 10.0
+_Result = TypeVar("_Result")
+_METRICS_LIMITS = HttpLimits(most_body_bytes=64 << 10, most_connections=256, request_seconds=10.0)
 
 
 class Control(StrEnum):
@@ -50,6 +57,7 @@ class ServeOptions:
     limits: HttpLimits = field(default_factory=HttpLimits)
     access: Access = field(default_factory=Access)
     tls: tuple[Path, Path] | None = None  # certificate and key
+    log_requests: bool = False  # also those that succeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,16 @@ class Server:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.repository = Repository(options.repository)
-        self.models = Models(self.repository, gpus=options.gpus)
-        self.plane = DataPlane(self.models)
+        make = partial(ServedVersion, budget=Budget(options.limits.most_held_bytes))
+        self.models = Models(self.repository, gpus=options.gpus, make=make)
+        self.plane = DataPlane(self.models, is_starting=True)
+        self._log = RequestLog(options.log_requests)
         self._rest = Rest(self.plane, options.limits, options.access)
-        self._http = HttpServer(self._rest.handle, refusal, options.limits)
-        self._metrics = HttpServer(MetricsPort(self.plane, options.access).handle, refusal)
+        self._http = HttpServer(self._rest.handle, refusal, options.limits, self._log)
+        self._metrics = HttpServer(MetricsPort(self.plane, options.access).handle, refusal, _METRICS_LIMITS)
         self._listeners: list[asyncio.Server] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._sweeping: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._grpc: Any = None
 
     async def start(self) -> Addresses:
@@ -82,37 +93,57 @@ class Server:
         metrics = await self._listen(self._metrics, self.options.metrics_port, context)
         grpc = await self._listen_grpc()
         scheme = "https" if context else "http"
-        self._tasks.append(asyncio.create_task(self._sweep()))
+        self._sweeping = asyncio.create_task(self._sweep())
         await self._load_all()
+        self.plane.is_starting = False
         if self.options.control is Control.POLL:
-            self._tasks.append(asyncio.create_task(self._poll()))
+            self._polling = asyncio.create_task(self._poll())
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return Addresses(f"{scheme}://{host}:{http}", f"{host}:{grpc}", f"{scheme}://{host}:{metrics}/metrics")
 
-    async def stop(self) -> None:
-        """Takes no new connections, answers what has come in, and ends all instances."""
+    async def drain(self) -> bool:
+        """Takes no new connections and answers what has come in. Was everything answered in time?"""
         self.plane.is_draining = True
-        for task in self._tasks:
-            task.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
+        await asyncio.sleep(0)  # who has connected by now is taken
+        self._listeners[0].close()  # of REST; metrics are told until the end
+        try:
+            async with asyncio.timeout(self.options.drain_seconds):
+                await asyncio.gather(self._http.drain(), self._stop_grpc(self.options.drain_seconds))
+                await self.models.drain()
+        except TimeoutError:
+            log.error("not everything was answered in time", extra={"seconds": self.options.drain_seconds})
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Ends everything now: ports, connections and instances."""
+        for task in (self._polling, self._sweeping):
+            if task is not None:
+                task.cancel()
         for listener in self._listeners:
             listener.close()
-        self._http.drain()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.options.drain_seconds):
-                await asyncio.gather(self._http.idle(), self._stop_grpc())
-                await self.models.drain()
         await self.models.close()
-        self._metrics.drain()
+        await self._stop_grpc(0)
+        self._http.abort()
+        self._metrics.abort()
 
-    async def _stop_grpc(self) -> None:
+    async def _stop_grpc(self, seconds: float) -> None:
         if self._grpc is not None:
-            await self._grpc.stop(self.options.drain_seconds)
+            await self._grpc.stop(seconds)
 
     async def _listen(self, server: HttpServer, port: int, context: ssl.SSLContext | None) -> int:
         loop = asyncio.get_running_loop()
         try:
             listener = await loop.create_server(
-                server.connection, self.options.host, port, backlog=_BACKLOG, ssl=context, reuse_address=True
+                server.connection,
+                self.options.host,
+                port,
+                backlog=_BACKLOG,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_SECONDS if context else None,
+                reuse_address=True,
             )
         except OSError as error:
             raise UsageError(
@@ -124,7 +155,7 @@ class Server:
 
     async def _listen_grpc(self) -> int:
         options = self.options
-        service = GrpcService(self.plane, options.access)
+        service = GrpcService(self.plane, options.access, self._log)
         self._grpc, port = await start_grpc(
             service, options.host, options.grpc_port, options.limits.most_body_bytes, options.tls
         )
@@ -165,30 +196,43 @@ class Server:
             self._metrics.sweep(clock())
 
 
-async def serve(options: ServeOptions, ready: Callable[[Addresses], None]) -> None:
-    """Until SIGTERM or SIGINT; a second one does not wait for answers."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+async def serve(options: ServeOptions, ready: Callable[[Addresses], None]) -> int:
+    """Until SIGTERM or SIGINT, which waits for answers; a second one does not. Returns the exit code."""
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, signals.put_nowait, int(number))
     server = Server(options)
-    starting = asyncio.create_task(server.start())
-    waiting = asyncio.create_task(stopped.wait())
-    await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
     try:
-        if not stopped.is_set() or starting.done():
-            ready(await starting)
-            await waiting
+        addresses = await _unless(signals, server.start())
+        if isinstance(addresses, int):  # nothing was promised to anybody yet
+            return 0
+        ready(addresses)
+        await signals.get()
+        log.info("the server answers what has come in, and ends")
+        drained = await _unless(signals, server.drain())
+        return 128 + drained if type(drained) is int else int(not drained)
     finally:
-        starting.cancel()
-        waiting.cancel()
-        await server.stop()
+        await server.close()
+
+
+async def _unless(signals: asyncio.Queue[int], work: Coroutine[Any, Any, _Result]) -> _Result | int:
+    """What comes of some work; or the number of the signal that ended it before."""
+    working, signalled = asyncio.create_task(work), asyncio.create_task(signals.get())
+    try:
+        await asyncio.wait([working, signalled], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else signalled.result()
+    finally:
+        for task in (working, signalled):
+            task.cancel()
+        await asyncio.gather(working, signalled, return_exceptions=True)
 
 
 def tls_context(files: tuple[Path, Path]) -> ssl.SSLContext:
     certificate, key = files
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password="")  # rather than ask for one
     except (OSError, ssl.SSLError) as error:
         raise UsageError(f"{certificate} and {key} cannot be used for TLS: {error.strerror or error}") from None
     return context

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tonnage.serve.errors import ServingError
+
+if TYPE_CHECKING:
+    from tonnage.serve.instance_process import Turn
+    from tonnage.serve.queue import Batch
 
 # Upper ends, in seconds: three a decade, from 10 us to 100 s.
 BOUNDS = (*(base * 10.0**power for power in range(-5, 2) for base in (1.0, 2.0, 5.0)), 100.0)
+
+# Why a request failed, in the words of Triton's metrics, and which of them a status means that a client was told.
+FAILURES = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+_BY_STATUS = {"UNAVAILABLE": "REJECTED", "CANCELLED": "CANCELED", "INTERNAL": "BACKEND"}
 
 
 @dataclass(slots=True)
@@ -60,7 +71,36 @@ class Statistics:
     latencies: Histogram = field(default_factory=Histogram)
     reasons: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
-    restarts: int = 0
+
+    def answered(self, seconds: float) -> None:
+        self.success.add(seconds * 1e9)
+        self.latencies.add(seconds)
+
+    def failed(self, error: ServingError, seconds: float) -> None:
+        self.fail.add(seconds * 1e9)
+        reason = _BY_STATUS.get(error.grpc_status, "OTHER")
+        self.failures[reason] = self.failures.get(reason, 0) + 1
+
+    def ran(self, batch: Batch, turn: Turn) -> None:
+        """A batch that brought outputs."""
+        count = len(batch.requests)
+        self.inferences += batch.rows
+        self.executions += 1
+        self.last_inference_ms = time.time_ns() // 1_000_000
+        for request in batch.requests:
+            delay = request.started - request.arrived
+            self.queue.add(delay * 1e9)
+            self.queue_delays.add(delay)
+        self.compute_input.add(turn.input_ns * count, count)
+        self.compute_infer.add(turn.infer_ns * count, count)
+        self.compute_output.add(turn.output_ns * count, count)
+        sized = self.batches.get(batch.rows)
+        if sized is None:
+            sized = self.batches[batch.rows] = BatchStatistics()
+        sized.compute_input.add(turn.input_ns)
+        sized.compute_infer.add(turn.infer_ns)
+        sized.compute_output.add(turn.output_ns)
+        self.reasons[batch.reason] = self.reasons.get(batch.reason, 0) + 1
 
     def to_json(self, name: str, version: str) -> dict[str, Any]:
         none = {"count": 0, "ns": 0}

@@ -21,6 +21,8 @@ FILES = {
     "model.pt": "pytorch",
     "model.prototxt": "caffe",
 }
+# What they need, which takes long to import.
+PACKAGES = {"onnxruntime": "onnxruntime", "pytorch": "torch", "caffe": "torch"}
 _MODULES = {"onnxruntime": "onnx_runtime", "pytorch": "torch_runtime", "caffe": "caffe_runtime"}
 
 
