@@ -41,6 +41,9 @@ def run_command(
     tls_certificate: Annotated[Path | None, typer.Option(help="For https; needs --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
     body_limit: Annotated[str, typer.Option(help="The largest request, such as 64MiB.")] = "1GiB",
+    memory_limit: Annotated[
+        str, typer.Option(help="Main memory for all models, such as 16GiB; else as much as the machine has free.")
+    ] = "",
     drain_seconds: Annotated[float, typer.Option(help="How long SIGTERM waits for answers.", min=0)] = 60.0,
     in_flight_limit: Annotated[str, typer.Option(help="Bytes of all requests that are not answered yet.")] = "4GiB",
     connection_limit: Annotated[int, typer.Option(help="HTTP connections at once.", min=1)] = 10_000,
@@ -80,6 +83,7 @@ def run_command(
         access=read_access(access, rate_limit),
         tls=_tls(tls_certificate, tls_key),
         log_requests=log_requests,
+        memory_limit_bytes=_bytes("--memory-limit", memory_limit) if memory_limit else None,
     )
     _run(options)
 

@@ -52,10 +52,9 @@ def tune_command(
             limit,
         )
         found.append(tuned)
-        if not dry_run:
-            write_configuration(tuned.configuration, folder.path)
+        written = None if dry_run else write_configuration(tuned.configuration, folder.path)
         if not as_json:
-            _print(tuned, dry_run)
+            _print(tuned, written)
     if as_json:
         print(json.dumps({"models": [_document(each) for each in found]}, indent=2))
 
@@ -85,7 +84,7 @@ def _tune(
         )
 
 
-def _print(tuned: Tuned, dry_run: bool) -> None:
+def _print(tuned: Tuned, written: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -102,8 +101,8 @@ def _print(tuned: Tuned, dry_run: bool) -> None:
         table.add_row(str(trial.instances), str(trial.batch), *numbers, note)
     console = Console()
     console.print(table)
-    if not dry_run:
-        console.print(f"written to {tuned.model}/config.pbtxt")
+    if written is not None:
+        console.print(f"written to {written}")
 
 
 def _document(tuned: Tuned) -> dict[str, Any]:

@@ -49,11 +49,11 @@ def _describe(details: ErrorDetails, sections: Sequence[type[BaseModel]]) -> str
             return _unknown_field(str(details["loc"][-1]), sections)
         case "string_type":
             return f"must be text, not {given}; put it in quotes"
-        case "int_type" | "int_from_float":
+        case "int_type" | "int_from_float" | "int_parsing" | "int_parsing_size":
             return f"must be a whole number, not {given}"
         case "float_type" | "finite_number":
             return f"must be a number, not {given}"
-        case "bool_type":
+        case "bool_type" | "bool_parsing":
             return f"must be true or false, not {given}"
         case "literal_error":
             return f"must be {context['expected']}, not {given}"
@@ -66,7 +66,7 @@ def _describe(details: ErrorDetails, sections: Sequence[type[BaseModel]]) -> str
         case "string_pattern_mismatch":
             return f"must be made of letters, digits, dots, dashes and underscores, not {given}"
         case _:
-            return _limit(kind, context, given) or details["msg"]
+            return _limit(kind, context, given) or details["msg"].removeprefix("Value error, ")
 
 
 def _limit(kind: str, context: dict[str, Any], given: str) -> str | None:

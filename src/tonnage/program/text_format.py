@@ -84,23 +84,25 @@ class _Parser:
             self._refuse("an extension in brackets, which is not known here", name.line)
         if name.kind != "word":
             self._refuse(f"{_shown(name)} where the name of a field should be", name.line)
-        self._fields += 1
-        if self._fields > MOST_FIELDS:
-            self._refuse(f"more than {MOST_FIELDS:,} fields", name.line)
+        self._count(name)
         colon = self._skip(":")
         self._values(block, name, depth, colon)
         if not self._skip(";"):
             self._skip(",")
 
+    def _count(self, name: _Token) -> None:
+        self._fields += 1
+        if self._fields > MOST_FIELDS:
+            self._refuse(f"more than {MOST_FIELDS:,} fields", name.line)
+
     def _values(self, block: Block, name: _Token, depth: int, colon: bool) -> None:
         if not self._skip("["):
             block.entries.append((name.text, self._value(name, depth, colon), name.line))
             return
-        if not colon:
-            self._refuse(f"a list after {name.text} without a colon", name.line)
-        while not self._skip("]"):
-            block.entries.append((name.text, self._value(name, depth, True), self._next.line))
-            self._fields += 1
+        while not self._skip("]"):  # blocks need no colon, in a list or alone
+            line = self._next.line
+            block.entries.append((name.text, self._value(name, depth, colon), line))
+            self._count(name)
             if not self._skip(",") and not (self._next.kind == "mark" and self._next.text == "]"):
                 self._refuse(f"{_shown(self._next)} in the list of {name.text}", self._next.line)
 

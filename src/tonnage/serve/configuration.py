@@ -4,7 +4,7 @@ completed from the model itself by `deriving`."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.serve.datatypes import BYTES
@@ -25,6 +25,7 @@ class TensorSpec:
     optional: bool = False
     reshape: tuple[int, ...] | None = None  # what the model itself takes or makes, where it differs
     labels: tuple[str, ...] = ()  # of the classes that an output scores
+    label_file: str = ""  # where they come from
 
     def to_json(self) -> dict[str, Any]:
         kind = "TYPE_STRING" if self.datatype == BYTES else f"TYPE_{self.datatype}"
@@ -121,3 +122,15 @@ class ModelConfiguration:
 
     def _described(self, spec: TensorSpec) -> dict[str, Any]:
         return {"name": spec.name, "datatype": spec.datatype, "shape": self.shape_of(spec)}
+
+
+def without_labels(configuration: ModelConfiguration) -> ModelConfiguration:
+    """They may be many, and an instance has no use for them."""
+    return replace(configuration, outputs=tuple(replace(spec, labels=()) for spec in configuration.outputs))
+
+
+def with_labels(configuration: ModelConfiguration, labelled: ModelConfiguration) -> ModelConfiguration:
+    """With the labels of another configuration of the same model."""
+    labels = {spec.name: spec.labels for spec in labelled.outputs}
+    outputs = tuple(replace(spec, labels=labels.get(spec.name, ())) for spec in configuration.outputs)
+    return replace(configuration, outputs=outputs)

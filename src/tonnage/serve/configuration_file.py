@@ -4,17 +4,15 @@ sentence with file, line and field."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from tonnage.errors import InvalidFile
 from tonnage.hardware.yaml_errors import Located, invalid_file
-from tonnage.hardware.yaml_lines import Location, format_location, read_document
-from tonnage.program.text_format import Block, Plain, Value, parse_text
+from tonnage.hardware.yaml_lines import Document, read_document
 from tonnage.serve.configuration import (
     Batching,
     InstanceGroup,
@@ -23,10 +21,20 @@ from tonnage.serve.configuration import (
     TensorSpec,
     VersionPolicy,
 )
-from tonnage.serve.configuration_models import SECTIONS, ConfigurationFile, Group, Policy, TensorSection, Versions
+from tonnage.serve.configuration_models import (
+    SECTIONS,
+    ConfigurationFile,
+    DynamicBatching,
+    Group,
+    OutputSection,
+    Policy,
+    TensorSection,
+    Versions,
+)
+from tonnage.serve.pbtxt import TextDocument, read_pbtxt
 from tonnage.serve.repository import ModelFolder
 
-_MOST_BYTES = 4 << 20
+_MOST_LABEL_BYTES = 16 << 20
 _UNSUPPORTED = ("sequence_batching", "ensemble_scheduling", "model_ensemble")
 _BACKENDS = {
     "onnxruntime": "onnxruntime", "onnxruntime_onnx": "onnxruntime", "onnx": "onnxruntime",
@@ -36,11 +44,15 @@ _BACKENDS = {
 
 def read_configuration(folder: ModelFolder) -> ModelConfiguration:
     """What the file beside the versions says; without one, only the name."""
-    path = folder.configuration
-    if path is None:
+    if folder.configuration is None:
         return ModelConfiguration(name=folder.name)
-    source = read_text(path) if path.suffix == ".pbtxt" else read_document(path)
-    return _configuration(folder.name, source, source.value, folder.path)
+    source = read_source(folder.configuration)
+    return configuration_of(folder.name, source, source.value, folder.path)
+
+
+def read_source(path: Path) -> TextDocument | Document:
+    """What the file says, before anybody asks what it means."""
+    return read_pbtxt(path) if path.suffix == ".pbtxt" else read_document(path)
 
 
 def configuration_of_json(name: str, text: str, folder: Path) -> ModelConfiguration:
@@ -51,85 +63,18 @@ def configuration_of_json(name: str, text: str, folder: Path) -> ModelConfigurat
         raise InvalidFile(f"the configuration is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidFile("the configuration is not a JSON object")
-    return _configuration(name, TextDocument("the configuration", value, {}), value, folder)
-
-
-@dataclass(frozen=True, slots=True)
-class TextDocument:
-    """A value, and the lines of its fields where they are known."""
-
-    path: str
-    value: dict[str, Any]
-    lines: Mapping[tuple[str | int, ...], int]
-
-    def line(self, location: Location) -> int:
-        """Of a field, or of the nearest thing around it. A list of one may stand there as a single value."""
-        place = tuple(location)
-        while place:
-            for each in (place, tuple(step for step in place if step != 0)):
-                if each in self.lines:
-                    return self.lines[each]
-            place = place[:-1]
-        return 1
-
-    def error(self, location: Location, text: str, hint: str = "") -> InvalidFile:
-        field = format_location(location)
-        where = f"{self.path}:{self.line(location)}" if self.lines else self.path
-        return InvalidFile(f"{where}: {field + ': ' if field else ''}{text}", hint)
-
-
-def read_text(path: Path) -> TextDocument:
-    """A pbtxt file."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise InvalidFile(f"{path}: {len(data)} bytes are too many for a configuration")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise InvalidFile(f"{path}: not UTF-8 text") from None
-    lines: dict[tuple[str | int, ...], int] = {}
-    return TextDocument(str(path), _plain(parse_text(text, str(path)), (), lines), lines)
-
-
-def _plain(block: Block, at: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]) -> dict[str, Any]:
-    """As dictionaries and lists; what is repeated is a list."""
-    counts: dict[str, int] = {}
-    for name, _, _ in block.entries:
-        counts[name] = counts.get(name, 0) + 1
-    found: dict[str, Any] = {}
-    for name, value, line in block.entries:
-        several = counts[name] > 1
-        place = (*at, name, len(found.get(name, ()))) if several else (*at, name)
-        lines.setdefault((*at, name), line)
-        lines[place] = line
-        plain = _plain(value, place, lines) if isinstance(value, Block) else _scalar(value)
-        if several:
-            found.setdefault(name, []).append(plain)
-        else:
-            found[name] = plain
-    return found
-
-
-def _scalar(value: Value) -> Any:
-    if not isinstance(value, Plain):
-        return value.text  # type: ignore[union-attr]  # blocks are dealt with above
-    if value.text in ("true", "false"):
-        return value.text == "true"
-    for kind in (int, float):
-        try:
-            return kind(value.text)
-        except ValueError:
-            continue
-    return value.text
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidFile("the configuration holds half a character (a surrogate)") from None
+    return configuration_of(name, TextDocument("the configuration", value, {}), value, folder)
 
 
 # -- meaning --------------------------------------------------------------------------------------------------------------
 
 
-def _configuration(name: str, source: Located, value: object, folder: Path) -> ModelConfiguration:
+def configuration_of(name: str, source: Located, value: object, folder: Path) -> ModelConfiguration:
+    """Of what was read from a file; raises `InvalidFile`."""
     if isinstance(value, dict):
         for field in _UNSUPPORTED:
             if field in value:
@@ -138,17 +83,24 @@ def _configuration(name: str, source: Located, value: object, folder: Path) -> M
         file = ConfigurationFile.model_validate(value)
     except ValidationError as error:
         raise invalid_file(source, error, SECTIONS) from None
+    for what, sections in (("input", file.input), ("output", file.output)):
+        for place, section in enumerate(sections):
+            _check_reshape(section, source, (what, place, "reshape"))
     if file.name and file.name != name:
         raise source.error(("name",), f"is {file.name!r}, but the folder is called {name!r}")
     batching = file.dynamic_batching
-    levels = {int(level): _policy(each) for level, each in batching.priority_queue_policy.items()} if batching else {}
+    if batching is not None:
+        _check_batching(batching, file.max_batch_size, source)
+    levels = {level: _policy(each) for level, each in batching.priority_queue_policy.items()} if batching else {}
     policy = batching.default_queue_policy if batching else None
     return ModelConfiguration(
         name=name,
         backend=_backend(file, source),
         max_batch_size=file.max_batch_size,
         inputs=tuple(_spec(each, optional=each.optional) for each in file.input),
-        outputs=tuple(_spec(each, labels=_labels(folder, each.label_filename)) for each in file.output),
+        outputs=tuple(
+            _spec(each, labels=_labels(folder, each, source, place)) for place, each in enumerate(file.output)
+        ),
         groups=tuple(map(_group, file.instance_group)) or (InstanceGroup(),),
         batching=None if batching is None else Batching(
             preferred_sizes=tuple(batching.preferred_batch_size),
@@ -163,6 +115,31 @@ def _configuration(name: str, source: Located, value: object, folder: Path) -> M
         file_name=file.default_model_filename,
         parameters={key: _parameter(each) for key, each in file.parameters.items()},
     )  # fmt: skip
+
+
+def _check_reshape(section: TensorSection, source: Located, field: tuple[str | int, ...]) -> None:
+    """Both shapes hold the same elements, and as many open sizes."""
+    if section.reshape is None:
+        return
+    dims, shape = section.dims, section.reshape.shape
+    fixed, others = ([size for size in each if size != -1] for each in (dims, shape))
+    if len(dims) - len(fixed) != len(shape) - len(others) or prod(fixed) != prod(others):
+        raise source.error(field, f"{shape} does not hold as many elements as dims, which are {dims}")
+
+
+def _check_batching(batching: DynamicBatching, most: int, source: Located) -> None:
+    def refuse(text: str, *field: str | int) -> NoReturn:
+        raise source.error(("dynamic_batching", *field), text)
+
+    for place, size in enumerate(batching.preferred_batch_size):
+        if most and size > most:
+            refuse(f"is {size}, more than max_batch_size, which is {most}", "preferred_batch_size", place)
+    levels, default = batching.priority_levels, batching.default_priority_level
+    if default > levels:
+        refuse(f"is {default}, more than priority_levels, which is {levels}", "default_priority_level")
+    for level in batching.priority_queue_policy:
+        if not 1 <= level <= levels:
+            refuse(f"is for level {level}, but priority_levels is {levels}", "priority_queue_policy")
 
 
 def _backend(file: ConfigurationFile, source: Located) -> str:
@@ -181,17 +158,24 @@ def _spec(section: TensorSection, *, optional: bool = False, labels: tuple[str, 
         optional=optional,
         reshape=None if section.reshape is None else tuple(section.reshape.shape),
         labels=labels,
+        label_file=section.label_filename if isinstance(section, OutputSection) else "",
     )
 
 
-def _labels(folder: Path, name: str) -> tuple[str, ...]:
+def _labels(folder: Path, section: OutputSection, source: Located, place: int) -> tuple[str, ...]:
     """One on each line of a file beside the configuration."""
+    name = section.label_filename
     if not name:
         return ()
-    path = folder / name
-    if path.resolve().parent != folder.resolve() or not path.is_file():
-        raise InvalidFile(f"{folder} has no {name}, which its configuration names as label_filename")
-    return tuple(path.read_text(errors="replace").splitlines())
+    field = ("output", place, "label_filename")
+    if "/" in name or "\0" in name or not (folder / name).is_file():
+        raise source.error(field, f"{folder} has no file {name!r}")
+    if (folder / name).stat().st_size > _MOST_LABEL_BYTES:
+        raise source.error(field, f"{name} is larger than {_MOST_LABEL_BYTES:,} bytes")
+    try:
+        return tuple((folder / name).read_text("utf-8", errors="replace").splitlines())
+    except OSError as error:
+        raise source.error(field, f"{name} cannot be read: {error.strerror}") from None
 
 
 def _group(group: Group) -> InstanceGroup:
@@ -219,4 +203,6 @@ def _versions(versions: Versions | None) -> VersionPolicy:
 
 def _parameter(value: Any) -> str:
     """`{string_value: "2"}`, or the value itself."""
-    return str(value.get("string_value", "")) if isinstance(value, dict) else str(value)
+    if isinstance(value, dict):
+        value = value.get("string_value", "")
+    return str(value).lower() if isinstance(value, bool) else str(value)

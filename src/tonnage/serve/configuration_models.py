@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tonnage.serve.datatypes import BYTES, DATATYPES
 
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+_MOST_INT32, _MOST_INT64 = 2**31 - 1, 2**63 - 1
 
 
 def _listed(value: Any) -> Any:
@@ -21,16 +23,32 @@ def _listed(value: Any) -> Any:
 
 def _mapped(value: Any) -> Any:
     """pbtxt writes an entry of a map as `key` and `value`."""
-    if isinstance(value, dict) and set(value) <= {"key", "value"} and "key" in value:
+    if isinstance(value, dict) and set(value) <= {"key", "value"} and isinstance(value.get("key"), str | int):
         value = [value]
-    if isinstance(value, list) and all(isinstance(each, dict) and "key" in each for each in value):
-        return {each["key"]: each.get("value", {}) for each in value}
+    if not isinstance(value, list):
+        return value
+    found: dict[Any, Any] = {}
+    for each in value:
+        if not isinstance(each, dict) or not isinstance(each.get("key"), str | int):
+            raise ValueError("must be a mapping, or entries with key and value")
+        if each["key"] in found:
+            raise ValueError(f"the key {each['key']!r} is given twice")
+        found[each["key"]] = each.get("value", {})
+    return found
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"must be a whole number, not {'true' if value else 'false'}")
     return value
 
 
 Several = Annotated[list[_Item], BeforeValidator(_listed)]
-Mapped = Annotated[dict[str, _Item], BeforeValidator(_mapped)]
-Count = Annotated[int, Field(ge=0)]
+Mapped = Annotated[dict[_Key, _Item], BeforeValidator(_mapped)]
+Whole = Annotated[int, BeforeValidator(_number)]
+Count = Annotated[Whole, Field(ge=0, le=_MOST_INT32)]
+Microseconds = Annotated[Whole, Field(ge=0, le=_MOST_INT64)]
+Size = Annotated[Whole, Field(ge=-1, le=_MOST_INT64)]
 
 
 class Section(BaseModel):
@@ -38,13 +56,13 @@ class Section(BaseModel):
 
 
 class Reshape(Section):
-    shape: Several[int] = []
+    shape: Several[Size] = []
 
 
 class TensorSection(Section):
     name: str = Field(min_length=1)
     data_type: str
-    dims: Several[Annotated[int, Field(ge=-1)]]
+    dims: Several[Size] = []  # none: a single value
     reshape: Reshape | None = None
     format: str = ""
     is_shape_tensor: Literal[False] = False
@@ -55,7 +73,8 @@ class TensorSection(Section):
     def _known(cls, value: str) -> str:
         name = value.removeprefix("TYPE_")
         if (found := BYTES if name == "STRING" else name) not in DATATYPES:
-            raise ValueError(f"{value!r} is no datatype; there are {', '.join(f'TYPE_{each}' for each in DATATYPES)}")
+            known = ", ".join("TYPE_STRING" if each == BYTES else f"TYPE_{each}" for each in DATATYPES)
+            raise ValueError(f"{value!r} is no datatype; there are {known}")
         return found
 
 
@@ -70,7 +89,7 @@ class OutputSection(TensorSection):
 
 class Group(Section):
     name: str = ""
-    count: Annotated[int, Field(ge=1, le=256)] = 1
+    count: Annotated[Whole, Field(ge=1, le=256)] = 1
     kind: Literal["KIND_AUTO", "KIND_CPU", "KIND_GPU"] = "KIND_AUTO"
     gpus: Several[Count] = []
     host_policy: str = ""
@@ -82,33 +101,39 @@ class Group(Section):
 
 class Policy(Section):
     timeout_action: Literal["REJECT", "DELAY", 0, 1] = "REJECT"
-    default_timeout_microseconds: Count = 0
+    default_timeout_microseconds: Microseconds = 0
     allow_timeout_override: bool = False
     max_queue_size: Count = 0
 
 
 class DynamicBatching(Section):
-    preferred_batch_size: Several[Annotated[int, Field(ge=1)]] = []
-    max_queue_delay_microseconds: Count = 0
+    preferred_batch_size: Several[Annotated[Whole, Field(ge=1, le=_MOST_INT32)]] = []
+    max_queue_delay_microseconds: Microseconds = 0
     preserve_ordering: bool = False
     priority_levels: Count = 0
     default_priority_level: Count = 0
     default_queue_policy: Policy | None = None
-    priority_queue_policy: Mapped[Policy] = {}
+    priority_queue_policy: Mapped[Whole, Policy] = {}
 
 
 class Latest(Section):
-    num_versions: Annotated[int, Field(ge=1)] = 1
+    num_versions: Annotated[Whole, Field(ge=1, le=_MOST_INT32)] = 1
 
 
 class Specific(Section):
-    versions: Several[Annotated[int, Field(ge=1)]] = []
+    versions: Annotated[Several[Annotated[Whole, Field(ge=1, le=_MOST_INT64)]], Field(min_length=1)]
 
 
 class Versions(Section):
     latest: Latest | None = None
     all: Section | None = None
     specific: Specific | None = None
+
+    @model_validator(mode="after")
+    def _only_one(self) -> Versions:
+        if sum(each is not None for each in (self.latest, self.all, self.specific)) > 1:
+            raise ValueError("must be one of latest, all and specific")
+        return self
 
 
 class ConfigurationFile(Section):
@@ -124,7 +149,7 @@ class ConfigurationFile(Section):
     instance_group: Several[Group] = []
     dynamic_batching: DynamicBatching | None = None
     default_model_filename: str = ""
-    parameters: Mapped[Any] = {}
+    parameters: Mapped[str, Any] = {}
     # What these ask for is about other backends, or changes nothing that a client sees.
     runtime: str = ""
     optimization: Any = None
@@ -137,6 +162,16 @@ class ConfigurationFile(Section):
     response_cache: Any = None
     model_metrics: Any = None
     model_transaction_policy: Any = None
+
+    @field_validator("input", "output")
+    @classmethod
+    def _named_once(cls, specs: list[TensorSection]) -> list[TensorSection]:
+        names: set[str] = set()
+        for spec in specs:
+            if spec.name in names:
+                raise ValueError(f"{spec.name!r} is named twice")
+            names.add(spec.name)
+        return specs
 
 
 SECTIONS: tuple[type[BaseModel], ...] = (

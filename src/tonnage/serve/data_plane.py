@@ -30,6 +30,7 @@ class DataPlane:
     models: Models
     regions: SharedRegions = field(default_factory=SharedRegions)
     is_starting: bool = False  # models are loaded for the first time
+    is_explicit: bool = True  # clients may load and unload models
     is_draining: bool = False
 
     @property
@@ -80,6 +81,7 @@ class DataPlane:
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
         """`config` is a whole configuration as JSON; `file:PATH` are files of the model, which come with it."""
+        self._check_control()
         files = sorted(key for key in parameters if key.startswith("file:"))
         if files:
             raise Unsupported(f"{files[0]}: models are loaded from the repository, not from requests")
@@ -90,8 +92,13 @@ class DataPlane:
         await self.models.load(name, text)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
+        self._check_control()
         with suppress(UnknownThing):  # it is not loaded, which was asked for
             await self.models.unload(name)
+
+    def _check_control(self) -> None:
+        if not self.is_explicit:
+            raise Unavailable("explicit model load / unload is not allowed if polling is enabled")
 
     def statistics(self, name: str = "", version: str = "") -> list[dict[str, Any]]:
         if not name:

@@ -2,12 +2,14 @@
 
 ServingError           500  INTERNAL             the model or the server failed
 |-- InvalidRequest     400  INVALID_ARGUMENT     the request is wrong; the message names the field
+|   |-- LoadFailed     400  INVALID_ARGUMENT     a model cannot be loaded; what ran before still runs
 |-- Unauthorized       401  UNAUTHENTICATED      no token, or none that is known
 |-- Forbidden          403  PERMISSION_DENIED    not with this token
 |-- UnknownThing       404  NOT_FOUND            no such model, version, region or route
 |-- WrongMethod        405  UNIMPLEMENTED        a route that is called otherwise
 |-- TooSlow            408  DEADLINE_EXCEEDED    the client did not send its request in time
 |-- TooLarge           413  RESOURCE_EXHAUSTED   more bytes than the server takes
+|-- NoRoom             422  RESOURCE_EXHAUSTED   a model would not fit into memory; the message has the numbers
 |-- Busy               429  UNAVAILABLE          the queue is full, or the client asks too often
 |-- Cancelled          499  CANCELLED            the client has gone
 |-- Unsupported        501  UNIMPLEMENTED        part of the protocol, but not done here
@@ -31,6 +33,10 @@ class InvalidRequest(ServingError):
     """The request is wrong; the message names the field."""
 
     http_status, grpc_status = 400, "INVALID_ARGUMENT"
+
+
+class LoadFailed(InvalidRequest):
+    """A model cannot be loaded; what ran before still runs."""
 
 
 class Unauthorized(ServingError):
@@ -67,6 +73,12 @@ class TooLarge(ServingError):
     """More bytes than the server takes."""
 
     http_status, grpc_status = 413, "RESOURCE_EXHAUSTED"
+
+
+class NoRoom(ServingError):
+    """A model would not fit into memory; the message has the numbers."""
+
+    http_status, grpc_status = 422, "RESOURCE_EXHAUSTED"
 
 
 class Busy(ServingError):

@@ -99,13 +99,19 @@ class InstanceProcess:
             if self.is_closed:
                 raise self._death()
         except TimeoutError:
-            self.close()
+            self._give_up()
             raise Unreachable(f"{self.order.path} was not loaded within {seconds:g} s") from None
         except BaseException:
-            self.close()
+            self._give_up()
             raise
         self._is_started = True
         return configuration
+
+    def _give_up(self) -> None:
+        """Nobody waits for this one any more, so it ends now, in the middle of whatever it does."""
+        self.close()
+        self.kill()
+        self._loop.run_in_executor(None, self._process.wait)
 
     def run(self, tensors: list[TurnTensor], wanted: tuple[str, ...]) -> None:
         """One turn; `on_done` tells what came of it. Raises `BrokenPipeError` or the like where the process is gone."""

@@ -5,60 +5,81 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from tonnage.errors import TonnageError
-from tonnage.serve.configuration import CPU, ModelConfiguration
+from tonnage.serve.configuration import ModelConfiguration, VersionPolicy
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
-from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing
+from tonnage.serve.errors import InvalidRequest, LoadFailed, NoRoom, Unavailable, UnknownThing
 from tonnage.serve.instance_process import InstancePlace
-from tonnage.serve.repository import ModelFolder, Repository
-from tonnage.serve.runtimes import find_model_file
+from tonnage.serve.memory_limits import Claim, MemoryLimits
+from tonnage.serve.model_states import LOADING, READY, UNAVAILABLE, UNLOADING, ModelState
+from tonnage.serve.places import places_of
+from tonnage.serve.repository import ModelFolder, Repository, Stamp
+from tonnage.serve.runtimes import with_model_file
 from tonnage.serve.served_version import ServedVersion
 
 log = logging.getLogger("tonnage.serve")
+_AT_ONCE = 4  # models that are loaded together when the server starts
+_MOST_DIGITS = 18  # of a version
 
-
-@dataclass(slots=True)
-class ModelState:
-    """One version, as the index tells it."""
-
-    name: str
-    version: str
-    state: str  # LOADING, READY, UNLOADING or UNAVAILABLE
-    reason: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        told = {"name": self.name, "version": self.version, "state": self.state, "reason": self.reason}
-        return {key: value for key, value in told.items() if value}
+# What a version was made from: while that is the same there is no reason to load it again.
+Source: TypeAlias = "tuple[Stamp, ModelConfiguration]"
 
 
 @dataclass(slots=True)
 class _Model:
     """What is known of a model of this name."""
 
-    folder: ModelFolder | None = None
-    served: dict[int, ServedVersion] = field(default_factory=dict)
-    failed: dict[int, str] = field(default_factory=dict)
+    is_wanted: bool = True  # false when it was unloaded
+    folder: ModelFolder | None = None  # as it was when it was last tried
+    served: dict[int, ServedVersion] = field(default_factory=dict)  # in the order of their numbers
+    sources: dict[int, Source] = field(default_factory=dict)  # of those that are served
+    loading: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)  # by version; 0: all of it
+    leaving: dict[int, str] = field(default_factory=dict)  # UNLOADING or UNAVAILABLE
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def states(self, name: str) -> list[ModelState]:
+        numbers = sorted({*self.served, *self.loading, *self.failed, *self.leaving} - {0})
+        whole = self.failed.get(0, "")
+        if not numbers and (whole or self.is_wanted):
+            return [ModelState(name, "", UNAVAILABLE if whole else LOADING, whole)]
+        return [self._state(name, number, whole) for number in numbers]
+
+    def _state(self, name: str, number: int, whole: str) -> ModelState:
+        why = self.failed.get(number, "") or whole
+        if number in self.served:
+            return ModelState(name, str(number), READY, f"the last load failed: {why}" if why else "")
+        if number in self.loading:
+            return ModelState(name, str(number), LOADING)
+        if number in self.failed:
+            return ModelState(name, str(number), UNAVAILABLE, why)
+        state = self.leaving.get(number, UNAVAILABLE)
+        return ModelState(name, str(number), state, "unloaded" if state == UNAVAILABLE else "")
 
 
 class Models:
-    """By name. All changes of one model happen one after the other."""
+    """By name. All changes of one model happen one after the other, and go on when whoever asked for them leaves."""
 
     def __init__(
         self,
         repository: Repository,
         *,
         gpus: tuple[int, ...] = (),
+        memory: MemoryLimits | None = None,
         make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
-        self._repository, self._gpus, self._make = repository, gpus, make
+        self._repository, self._gpus, self._memory, self._make = repository, gpus, memory, make
         self._models: dict[str, _Model] = {}
+        self._claims: dict[ServedVersion, Claim] = {}
         self._retiring: set[asyncio.Task[None]] = set()
+        self._changing: set[asyncio.Task[None]] = set()
+        self._is_started = False
+        self._is_closing = False
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -73,7 +94,7 @@ class Models:
             return next(reversed(model.served.values()))
         if not (version.isascii() and version.isdigit()):
             raise InvalidRequest(f"{version!r} is no version: versions are whole numbers")
-        found = model.served.get(int(version))
+        found = model.served.get(int(version)) if len(version) <= _MOST_DIGITS else None
         if found is None:
             raise UnknownThing(f"{name!r} has no version {version} that is ready")
         return found
@@ -87,100 +108,196 @@ class Models:
 
     @property
     def are_ready(self) -> bool:
-        """Nothing is being loaded for the first time, and nothing has failed."""
-        return all(model.served and not model.failed for model in self._models.values())
+        """The first load is over, and of every model that was not unloaded a version runs. A reload changes nothing
+        about that, even where it fails."""
+        return self._is_started and all(model.served or not model.is_wanted for model in self._models.values())
 
     def index(self) -> list[ModelState]:
-        """Everything in the repository, served or not."""
+        """Everything in the repository, served or not; of a model that nobody has asked for only its name."""
         found: list[ModelState] = []
-        names = dict.fromkeys([*self._repository.models(), *self._models])
-        for name in names:
+        for name in dict.fromkeys([*self._repository.names(), *self._models]):
             model = self._models.get(name)
-            if model is None:
-                found.append(ModelState(name, "", ""))
-                continue
-            found += [ModelState(name, str(version), "READY") for version in model.served]
-            found += [
-                ModelState(name, str(version) if version else "", "UNAVAILABLE", why)
-                for version, why in model.failed.items()
-            ]
-            if not model.served and not model.failed:
-                found.append(ModelState(name, "", "UNAVAILABLE", "unloaded"))
+            found += [ModelState(name)] if model is None else model.states(name) or [ModelState(name)]
         return found
 
-    def changes(self) -> tuple[list[str], list[str]]:
-        """Models whose folder is new or has changed since they were loaded, and those whose folder is gone."""
-        folders = self._repository.models()
-        known = {name: model.folder for name, model in self._models.items()}
-        changed = [name for name, folder in folders.items() if known.get(name) != folder]
-        return changed, [name for name, model in self._models.items() if name not in folders and model.served]
+    @property
+    def folders(self) -> dict[str, ModelFolder | None]:
+        """Of each model that somebody wants, the folder as it was when it was last tried."""
+        return {name: model.folder for name, model in self._models.items() if model.is_wanted}
 
     # -- changing -----------------------------------------------------------------------------------------------------
+
+    async def load_all(self, names: Iterable[str]) -> None:
+        """When the server starts: what cannot be loaded is told, and the others are served."""
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def load(name: str) -> None:
+            async with turn:
+                await self.try_load(name)
+
+        await asyncio.gather(*map(load, names))
+        self._is_started = True
+
+    async def try_load(self, name: str) -> None:
+        """Only logs why it fails; the index says it, too."""
+        try:
+            await self.load(name)
+        except TonnageError as error:
+            self._models.setdefault(name, _Model()).failed.setdefault(0, error.message)
+            log.error("the model cannot be loaded", extra={"model": name, "reason": error.message})
 
     async def load(self, name: str, configuration: str | None = None) -> None:
         """Loads what the folder has now. What is new or changed is loaded and warmed beside what runs, then takes its
         place; where that fails what runs goes on, and the error is raised. `configuration` is JSON that counts instead of
         the folder's file."""
-        folder = self._repository.model(name)
-        model = self._models.setdefault(name, _Model())
-        async with model.lock:
-            model.failed.clear()
-            model.folder = folder  # what has failed is tried again when it has changed
-            try:
-                settings = (
-                    read_configuration(folder)
-                    if configuration is None
-                    else configuration_of_json(name, configuration, folder.path)
-                )
-                wanted = settings.versions.chosen(list(folder.versions))
-                if not wanted:
-                    raise InvalidRequest(f"{folder.path} has none of the versions that its configuration asks for")
-                loaded = await asyncio.gather(*(self._load_version(folder, version, settings) for version in wanted))
-            except TonnageError as error:
-                model.failed[0] = error.message
-                raise
-            before, model.served = model.served, dict(zip(wanted, loaded, strict=True))
-        for version in before.values():
-            self._retire(version)
+        self._repository.model(name)  # raises where there is none
+        await self._apart(self._load(name, self._models.setdefault(name, _Model()), configuration))
 
     async def unload(self, name: str) -> None:
         model = self._models.get(name)
         if model is None:
             self._repository.model(name)  # raises where there is none
             return
-        async with model.lock:
-            before, model.served = model.served, {}
-            model.failed.clear()
-        for version in before.values():
-            self._retire(version)
+        await self._apart(self._unload(model))
 
     async def drain(self) -> None:
         """All requests are answered, then all instances end."""
+        await self._stop_changing()
         await asyncio.gather(*(version.retire() for version in self.all()), *self._retiring)
 
     async def close(self) -> None:
+        await self._stop_changing()
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*(version.close() for version in self.all()), *self._retiring, return_exceptions=True)
 
-    async def _load_version(self, folder: ModelFolder, version: int, settings: ModelConfiguration) -> ServedVersion:
-        backend, path = find_model_file(folder.versions[version], settings.file_name)
-        settings = replace(settings, backend=settings.backend or backend)
-        served = self._make(settings, version, settings.backend, path, places_of(settings, self._gpus))
-        await served.load()
+    async def _load(self, name: str, model: _Model, override: str | None) -> None:
+        async with model.lock:
+            model.is_wanted = True
+            model.failed.clear()
+            try:
+                model.folder = folder = await asyncio.to_thread(self._repository.model, name)
+                settings = await asyncio.to_thread(_settings, folder, override)
+                wanted = settings.versions.chosen(list(folder.versions))
+                if not wanted:
+                    has = ", ".join(map(str, folder.versions))
+                    raise InvalidRequest(
+                        f"its version_policy asks for none of the versions {has} that {folder.path} has"
+                    )
+                sources = {number: _source(folder, number, settings) for number in wanted}
+                new = [number for number in wanted if model.sources.get(number) != sources[number]]
+                loaded = await self._load_versions(model, folder, new, settings)
+            except TonnageError as error:
+                if not model.failed:
+                    model.failed[0] = error.message
+                kind = NoRoom if isinstance(error, NoRoom) else LoadFailed
+                raise kind(f"load failed for model {name!r}: {error.message}", error.hint) from error
+            before, model.sources = model.served, sources
+            model.served = {number: loaded.get(number) or before[number] for number in wanted}
+            self._let_go(model, before)
+
+    async def _unload(self, model: _Model) -> None:
+        async with model.lock:
+            before, model.served = model.served, {}
+            model.is_wanted = False
+            model.sources.clear()
+            model.failed.clear()
+            self._let_go(model, before)
+
+    async def _load_versions(
+        self, model: _Model, folder: ModelFolder, numbers: list[int], settings: ModelConfiguration
+    ) -> dict[int, ServedVersion]:
+        """All of them, or none: where one fails the others are closed."""
+        loop = asyncio.get_running_loop()
+        tasks = {number: loop.create_task(self._load_version(folder, number, settings)) for number in numbers}
+        model.loading = set(numbers)
+        try:
+            await asyncio.gather(*tasks.values())
+        except BaseException as error:
+            for task in tasks.values():
+                if isinstance(error, asyncio.CancelledError):
+                    task.cancel()
+            found = await asyncio.gather(*tasks.values(), return_exceptions=True)
+            failed = {number: each for number, each in zip(tasks, found, strict=True) if isinstance(each, TonnageError)}
+            model.failed = {number: each.message for number, each in failed.items()}
+            await self._close([each for each in found if not isinstance(each, BaseException)])
+            raise
+        finally:
+            model.loading = set()
+        return {number: task.result() for number, task in tasks.items()}
+
+    async def _load_version(self, folder: ModelFolder, number: int, settings: ModelConfiguration) -> ServedVersion:
+        settings, path = with_model_file(settings, folder.versions[number])
+        places = places_of(settings, self._gpus)
+        claim = await self._memory.claim(settings, path, places) if self._memory is not None else None
+        served = self._make(settings, number, settings.backend, path, places)
+        try:
+            await served.load()
+        except BaseException:
+            if claim is not None:
+                claim.release()
+            raise
+        if claim is not None:
+            claim.is_loaded = True
+            self._claims[served] = claim
         return served
 
-    def _retire(self, version: ServedVersion) -> None:
+    # -- leaving ------------------------------------------------------------------------------------------------------
+
+    def _let_go(self, model: _Model, before: dict[int, ServedVersion]) -> None:
+        """Of those that ran before, all that no longer do."""
+        for number, version in before.items():
+            if model.served.get(number) is not version:
+                self._retire(model, number, version)
+
+    def _retire(self, model: _Model, number: int, version: ServedVersion) -> None:
+        model.leaving[number] = UNLOADING
         task = asyncio.get_running_loop().create_task(version.retire())
         self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+
+        def done(_: asyncio.Task[None]) -> None:
+            self._retiring.discard(task)
+            self._release(version)
+            model.leaving[number] = UNAVAILABLE
+
+        task.add_done_callback(done)
+
+    async def _close(self, versions: list[ServedVersion]) -> None:
+        for version in versions:
+            self._release(version)
+            await version.close()
+
+    def _release(self, version: ServedVersion) -> None:
+        claim = self._claims.pop(version, None)
+        if claim is not None:
+            claim.release()
+
+    async def _apart(self, work: Coroutine[Any, Any, None]) -> None:
+        """In a task of its own, which is not cancelled with whoever waits for it."""
+        if self._is_closing:
+            work.close()
+            raise Unavailable("the server is stopping")
+        task = asyncio.get_running_loop().create_task(work)
+        self._changing.add(task)
+        task.add_done_callback(self._changing.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
+        await asyncio.shield(task)
+
+    async def _stop_changing(self) -> None:
+        self._is_closing = True
+        changing = list(self._changing)
+        for task in changing:
+            task.cancel()
+        await asyncio.gather(*changing, return_exceptions=True)
 
 
-def places_of(configuration: ModelConfiguration, gpus: tuple[int, ...]) -> list[InstancePlace]:
-    """Threads are shared out among the instances on the processor."""
-    places: list[int | None] = []
-    for group in configuration.groups:
-        on = (group.gpus or gpus) if gpus and group.kind != CPU else (None,)
-        places += [gpu for gpu in on for _ in range(group.count)]
-    threads = max((os.cpu_count() or 1) // len(places), 1)
-    return [InstancePlace(gpu=gpu, threads=threads) for gpu in places]
+def _settings(folder: ModelFolder, override: str | None) -> ModelConfiguration:
+    folder.check()
+    if override is None:
+        return read_configuration(folder)
+    return configuration_of_json(folder.name, override, folder.path)
+
+
+def _source(folder: ModelFolder, number: int, settings: ModelConfiguration) -> Source:
+    """Which other versions are served is no matter."""
+    return folder.stamps[number], replace(settings, versions=VersionPolicy())

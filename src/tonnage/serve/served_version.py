@@ -14,7 +14,7 @@ from pathlib import Path
 from tonnage.errors import InvalidFile
 from tonnage.serve.budget import Budget
 from tonnage.serve.checking import Checker
-from tonnage.serve.configuration import DELAY, ModelConfiguration, QueuePolicy
+from tonnage.serve.configuration import DELAY, ModelConfiguration, QueuePolicy, with_labels, without_labels
 from tonnage.serve.errors import Cancelled, InvalidRequest, ServingError, Unavailable
 from tonnage.serve.instance_pool import InstancePool, MakeInstance
 from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed
@@ -81,7 +81,7 @@ class ServedVersion:
 
     async def load(self) -> None:
         """Starts all instances and completes the configuration; where one cannot load the model none is left."""
-        self.configuration = await self._pool.start()
+        self.configuration = with_labels(await self._pool.start(), self.configuration)
         self.checker, self._queue = Checker(self.configuration), Queue(self.configuration)
         if self.configuration.batching is not None and self.configuration.batching.preserve_ordering:
             self._ordering = Ordering()
@@ -191,7 +191,7 @@ class ServedVersion:
         return LoadOrder(
             backend=self._backend,
             path=str(self._path),
-            configuration=self.configuration,
+            configuration=without_labels(self.configuration),
             device="cpu" if place.gpu is None else "cuda:0",
             threads=place.threads,
         )

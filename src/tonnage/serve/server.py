@@ -13,15 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tonnage.errors import TonnageError, UsageError
+from tonnage.errors import NotFound, UsageError
 from tonnage.serve.access import Access
 from tonnage.serve.budget import Budget
 from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.grpc_service import GrpcService, start_grpc
 from tonnage.serve.http_messages import HttpLimits
 from tonnage.serve.http_server import HttpServer
+from tonnage.serve.memory_limits import MemoryLimits
 from tonnage.serve.metrics_port import MetricsPort
 from tonnage.serve.models import Models
+from tonnage.serve.polling import Poller
 from tonnage.serve.repository import Repository
 from tonnage.serve.request_log import RequestLog
 from tonnage.serve.rest import Rest, refusal
@@ -58,6 +60,7 @@ class ServeOptions:
     access: Access = field(default_factory=Access)
     tls: tuple[Path, Path] | None = None  # certificate and key
     log_requests: bool = False  # also those that succeed
+    memory_limit_bytes: int | None = None  # of main memory, for all models; None: what the machine has
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,10 @@ class Server:
         self.options = options
         self.repository = Repository(options.repository)
         make = partial(ServedVersion, budget=Budget(options.limits.most_held_bytes))
-        self.models = Models(self.repository, gpus=options.gpus, make=make)
-        self.plane = DataPlane(self.models, is_starting=True)
+        memory = MemoryLimits(limit_bytes=options.memory_limit_bytes)
+        self.models = Models(self.repository, gpus=options.gpus, memory=memory, make=make)
+        explicit = options.control is Control.EXPLICIT
+        self.plane = DataPlane(self.models, is_explicit=explicit, is_starting=True)
         self._log = RequestLog(options.log_requests)
         self._rest = Rest(self.plane, options.limits, options.access)
         self._http = HttpServer(self._rest.handle, refusal, options.limits, self._log)
@@ -87,7 +92,7 @@ class Server:
 
     async def start(self) -> Addresses:
         """Ports are open before models are loaded, so that probes see that the server lives; it is ready when all are."""
-        self.repository.models()  # raises where there is no such folder
+        self.repository.names()  # raises where there is no such folder
         context = tls_context(self.options.tls) if self.options.tls else None
         http = await self._listen(self._http, self.options.http_port, context)
         metrics = await self._listen(self._metrics, self.options.metrics_port, context)
@@ -167,24 +172,23 @@ class Server:
 
     async def _load_all(self) -> None:
         """What cannot be loaded is told, and the others are served."""
-        names = self.repository.models()
-        wanted = list(names) if "*" in self.options.load_models or self.options.control is not Control.EXPLICIT else []
+        names = self.repository.names()
+        wanted = names if "*" in self.options.load_models or self.options.control is not Control.EXPLICIT else []
         wanted += [name for name in self.options.load_models if name not in ("*", *wanted)]
-        for name in wanted:
-            await self._load(name)
-
-    async def _load(self, name: str) -> None:
-        try:
-            await self.models.load(name)
-        except TonnageError as error:
-            log.error("the model cannot be loaded", extra={"model": name, "reason": error.message})
+        await self.models.load_all(wanted)
 
     async def _poll(self) -> None:
+        poller = Poller()
         while True:
             await asyncio.sleep(self.options.poll_seconds)
-            changed, gone = self.models.changes()
+            try:
+                folders = await asyncio.to_thread(self.repository.models)
+            except NotFound as error:
+                log.error("the folder of models cannot be looked at", extra={"reason": error.message})
+                continue  # a file system that is away for a moment unloads nothing
+            changed, gone = poller.changes(folders, self.models.folders)
             for name in changed:
-                await self._load(name)
+                await self.models.try_load(name)
             for name in gone:
                 await self.models.unload(name)
 

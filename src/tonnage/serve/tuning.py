@@ -18,10 +18,10 @@ from tonnage.serve.configuration import Batching, InstanceGroup, ModelConfigurat
 from tonnage.serve.configuration_file import read_configuration
 from tonnage.serve.datatypes import BYTES, DTYPES, Tensor, as_bytes, join_strings
 from tonnage.serve.errors import ServingError
-from tonnage.serve.models import places_of
+from tonnage.serve.places import places_of
 from tonnage.serve.repository import ModelFolder
 from tonnage.serve.requests import Answer, Request, now
-from tonnage.serve.runtimes import find_model_file
+from tonnage.serve.runtimes import with_model_file
 from tonnage.serve.served_version import ServedVersion
 
 _WARM_SECONDS = 0.5
@@ -103,8 +103,7 @@ async def _try(
     version = None
     try:
         number = max(settings.versions.chosen(list(folder.versions)))
-        backend, path = find_model_file(folder.versions[number], settings.file_name)
-        settings = replace(settings, backend=settings.backend or backend)
+        settings, path = with_model_file(settings, folder.versions[number])
         version = ServedVersion(settings, number, settings.backend, path, places_of(settings, gpus))
         await version.load()
         if version.configuration.max_batch_size < batch and batch > 1:
@@ -126,11 +125,15 @@ async def _try(
 
 
 def with_settings(base: ModelConfiguration, count: int, batch: int) -> ModelConfiguration:
-    """The same model with so many instances and batches. A batch of one leaves a model without batches as it is."""
+    """The same model with so many instances and batches. A batch of one leaves a model without batches as it is; what
+    the configuration says about waiting stays."""
     groups = tuple(replace(group, count=count) for group in base.groups) or (InstanceGroup(count=count),)
-    if batch == 1 and not base.has_batches:
-        return replace(base, groups=groups, batching=None)
-    return replace(base, groups=groups, max_batch_size=batch, batching=Batching() if batch > 1 else None)
+    batching = base.batching or (Batching() if batch > 1 else None)
+    if batching is not None:
+        sizes = tuple(size for size in batching.preferred_sizes if size <= batch)
+        batching = replace(batching, preferred_sizes=sizes)
+    most = batch if batch > 1 or base.has_batches else 0
+    return replace(base, groups=groups, max_batch_size=most, batching=batching)
 
 
 class _Load:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.errors import InvalidFile, MissingDependency, UsageError
 from tonnage.serve.configuration import TensorSpec
-from tonnage.serve.datatypes import BF16, BYTES
-from tonnage.serve.runtimes import Arrays, LoadOrder
-from tonnage.serve.runtimes.onnx_halves import run_with_halves
+from tonnage.serve.datatypes import BF16, BYTES, as_array, rounded_to_bf16
+from tonnage.serve.runtimes import Arrays, LoadOrder, sentence, shares_first_axis
 
 _TYPES = {
     "tensor(bool)": "BOOL", "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16", "tensor(uint32)": "UINT32",
@@ -19,6 +21,7 @@ _TYPES = {
     "tensor(int64)": "INT64", "tensor(float16)": "FP16", "tensor(float)": "FP32", "tensor(double)": "FP64",
     "tensor(bfloat16)": BF16, "tensor(string)": BYTES,
 }  # fmt: skip
+_BF16_NUMBER = 16  # ONNX's number of this type
 
 
 class OnnxRuntime:
@@ -28,16 +31,15 @@ class OnnxRuntime:
         path = Path(order.path)
         self._session = _session(path, order)
         given, made = self._session.get_inputs(), self._session.get_outputs()
-        self.inputs = tuple(_spec(each, path) for each in given)
+        optional = [each for each in self._session.get_overridable_initializers() if each.type in _TYPES]
+        self.inputs = (*(_spec(each, path) for each in given), *(_spec(each, path, optional=True) for each in optional))
         self.outputs = tuple(_spec(each, path) for each in made)
-        first = {each.shape[0] if each.shape else None for each in (*given, *made)}
-        self.batch_axis = len(first) == 1 and isinstance(next(iter(first)), str)
+        self.batch_axis = shares_first_axis(each.shape for each in (*given, *made))
+        self.most_rows = 0
         self._strings = {each.name for each in self.inputs if each.datatype == BYTES}
+        self._halves = {each.name for each in (*self.inputs, *self.outputs) if each.datatype == BF16}
         self._all = tuple(each.name for each in self.outputs)
-        self._halves = {each.name for each in self.inputs if each.datatype == BF16}
-        datatypes = {each.datatype for each in (*self.inputs, *self.outputs)}
-        self._has_halves = BF16 in datatypes
-        if {BF16, BYTES} <= datatypes:
+        if self._halves and BYTES in {each.datatype for each in (*self.inputs, *self.outputs)}:
             raise InvalidFile(f"{path} has tensors of BF16 and of strings, which onnxruntime cannot take in one run")
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
@@ -45,13 +47,25 @@ class OnnxRuntime:
             inputs[name] = _text(inputs[name], name)
         names = wanted or self._all
         try:
-            if self._has_halves:
-                made = run_with_halves(self._session, names, inputs, self._halves)
-            else:
-                made = self._session.run(names, inputs)
+            made = self._run_halves(names, inputs) if self._halves else self._session.run(names, inputs)
         except Exception as error:  # onnxruntime has its own classes for what is wrong with an input
-            raise UsageError(_sentence(error)) from error
+            raise UsageError(sentence(error)) from error
         return dict(zip(names, made, strict=True))
+
+    def _run_halves(self, names: tuple[str, ...], inputs: Arrays) -> list[npt.NDArray[Any]]:
+        """numpy has no BF16, so such tensors go in and out by their bits."""
+        from onnxruntime import OrtValue
+
+        given = {
+            name: OrtValue.ortvalue_from_numpy_with_onnx_type(rounded_to_bf16(array), _BF16_NUMBER)
+            if name in self._halves
+            else OrtValue.ortvalue_from_numpy(array)
+            for name, array in inputs.items()
+        }
+        made = self._session.run_with_ort_values(names, given)
+        return [
+            _widened(value) if name in self._halves else value.numpy() for name, value in zip(names, made, strict=True)
+        ]
 
 
 def load(order: LoadOrder) -> OnnxRuntime:
@@ -76,14 +90,21 @@ def _session(path: Path, order: LoadOrder) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers)
     except Exception as error:  # protobuf, an unknown operator, a missing file of weights: each has its own class
-        raise InvalidFile(f"{path}: {_sentence(error)}") from error
+        raise InvalidFile(f"{path}: {sentence(error)}") from error
 
 
-def _spec(described: Any, path: Path) -> TensorSpec:
+def _spec(described: Any, path: Path, *, optional: bool = False) -> TensorSpec:
     if described.type not in _TYPES:
         raise InvalidFile(f"{path}: {described.name} is a {described.type}, which the protocol cannot carry")
     dims = tuple(size if isinstance(size, int) else -1 for size in described.shape)
-    return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims)
+    return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims, optional=optional)
+
+
+def _widened(value: Any) -> npt.NDArray[Any]:
+    """The numbers of a BF16 tensor in main memory."""
+    size = 2 * prod(value.shape())
+    bits = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return as_array(BF16, tuple(value.shape()), bits)
 
 
 def _text(array: Any, name: str) -> Any:
@@ -91,7 +112,3 @@ def _text(array: Any, name: str) -> Any:
         return np.array([value.decode() for value in array.ravel()], dtype=object).reshape(array.shape)
     except UnicodeDecodeError:
         raise UsageError(f"input {name} holds strings that are not UTF-8") from None
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]

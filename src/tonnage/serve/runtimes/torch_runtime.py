@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 import torch
 
-from tonnage.errors import InvalidFile, UsageError
+from tonnage.errors import TonnageError, UsageError
 from tonnage.serve.configuration import TensorSpec
-from tonnage.serve.datatypes import BF16, BYTES
-from tonnage.serve.runtimes import Arrays, LoadOrder
+from tonnage.serve.datatypes import BF16
+from tonnage.serve.runtimes import Arrays, LoadOrder, sentence
 
 DATATYPES = {
     torch.bool: "BOOL", torch.uint8: "UINT8", torch.uint16: "UINT16", torch.uint32: "UINT32", torch.uint64: "UINT64",
@@ -22,7 +22,8 @@ DATATYPES = {
 
 
 class TorchRuntime:
-    """A function of tensors in the order of its inputs."""
+    """A function of tensors in the order of its inputs; None stands for an optional one that is not given. It makes
+    tensors in the order of its outputs, or a dictionary with their names."""
 
     def __init__(
         self,
@@ -32,24 +33,25 @@ class TorchRuntime:
         *,
         batch_axis: bool,
         device: str,
+        most_rows: int = 0,
     ) -> None:
         self._function, self._device = function, torch.device(device)
-        self.inputs, self.outputs, self.batch_axis = inputs, outputs, batch_axis
+        self.inputs, self.outputs, self.batch_axis, self.most_rows = inputs, outputs, batch_axis, most_rows
         self._half = {each.name for each in inputs if each.datatype == BF16}
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         with torch.inference_mode():
-            given = [self._tensor(spec.name, inputs[spec.name]) for spec in self.inputs if spec.name in inputs]
+            given = [
+                self._tensor(spec.name, inputs[spec.name]) if spec.name in inputs else None for spec in self.inputs
+            ]
             try:
-                made = list(_flat(self._function(*given)))
+                made = self._function(*given)
+            except torch.OutOfMemoryError as error:
+                raise TonnageError(sentence(error)) from error  # no fault of the inputs
             except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
-                raise UsageError(_sentence(error)) from error
-        if len(made) != len(self.outputs):
-            raise InvalidFile(
-                f"the model makes {len(made)} tensors; its configuration names {len(self.outputs)} outputs"
-            )
-        named = zip(self.outputs, made, strict=True)
-        return {spec.name: as_numpy(tensor) for spec, tensor in named if not wanted or spec.name in wanted}
+                raise UsageError(sentence(error)) from error
+            named = self._named(made)
+            return {name: as_numpy(tensor) for name, tensor in named.items() if not wanted or name in wanted}
 
     def _tensor(self, name: str, array: npt.NDArray[Any]) -> torch.Tensor:
         tensor = torch.from_numpy(array)
@@ -57,11 +59,28 @@ class TorchRuntime:
             tensor = tensor.to(torch.bfloat16)
         return tensor.to(self._device)
 
+    def _named(self, made: Any) -> Mapping[str, torch.Tensor]:
+        names = [spec.name for spec in self.outputs]
+        if isinstance(made, dict) and set(names) <= set(made):
+            return {name: made[name] for name in names}
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        places = numbers_behind(names)
+        if places is not None and max(places, default=-1) < len(tensors):
+            return {name: tensors[place] for name, place in zip(names, places, strict=True)}
+        if len(tensors) != len(names):
+            raise TonnageError(f"the model makes {len(tensors)} tensors; its configuration names {len(names)} outputs")
+        return dict(zip(names, tensors, strict=True))
+
 
 def load(order: LoadOrder) -> TorchRuntime:
     torch.set_num_threads(order.setting("intra_op_thread_count", order.threads))
-    path = Path(order.path)
-    return _exported(path, order) if path.suffix == ".pt2" else _scripted(path, order)
+    if Path(order.path).suffix == ".pt2":
+        from tonnage.serve.runtimes import torch_exported
+
+        return torch_exported.load(order)
+    from tonnage.serve.runtimes import torch_scripted
+
+    return torch_scripted.load(order)
 
 
 def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
@@ -70,111 +89,10 @@ def as_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     return tensor.detach().contiguous().cpu().numpy()
 
 
-def _exported(path: Path, order: LoadOrder) -> TorchRuntime:
-    try:
-        program = torch.export.load(path)
-    except Exception as error:  # zip, pickle, JSON, an operator that is not here: each has its own class
-        raise InvalidFile(f"{path} is not a file of torch.export: {_sentence(error)}") from error
-    nodes = {node.name: node for node in program.graph.nodes}
-    names = list(program.graph_signature.user_inputs)
-    given = [_described(str(name), nodes[str(name)], path) for name in names]
-    made_nodes = [nodes.get(str(name)) for name in program.graph_signature.user_outputs]
-    made = [_described(name, node, path) for name, node in zip(_output_names(program), made_nodes, strict=True)]
-    first = {sizes[0] if sizes else None for _, sizes in (*given, *made)}
-    batch_axis = len(first) == 1 and isinstance(next(iter(first)), str)
-    module = program.module().to(order.device)
-    tree = program.call_spec.in_spec
-
-    def call(*tensors: torch.Tensor) -> Any:
-        arguments, keywords = torch.utils._pytree.tree_unflatten(tensors, tree)
-        return module(*arguments, **keywords)
-
-    inputs, outputs = tuple(spec for spec, _ in given), tuple(spec for spec, _ in made)
-    return TorchRuntime(
-        call,
-        _renamed(inputs, order.configuration.inputs),
-        _renamed(outputs, order.configuration.outputs),
-        batch_axis=batch_axis,
-        device=order.device,
-    )
-
-
-def _scripted(path: Path, order: LoadOrder) -> TorchRuntime:
-    try:
-        module = torch.jit.load(str(path), map_location=order.device).eval()  # type: ignore[no-untyped-call]
-    except Exception as error:  # as above
-        raise InvalidFile(f"{path} is not a file of TorchScript: {_sentence(error)}") from error
-    settings = order.configuration
-    if not settings.inputs or not settings.outputs:
-        raise InvalidFile(
-            f"{path} does not tell the shapes of its tensors, as no file of TorchScript does",
-            "name input and output in config.pbtxt, or save the model with torch.export",
-        )
-    arguments = [argument.name for argument in module.forward.schema.arguments[1:]]
-    inputs = _in_order(settings.inputs, arguments, path)
-    whole = [_whole(spec, settings.has_batches) for spec in (*inputs, *settings.outputs)]
-    return TorchRuntime(
-        module,
-        tuple(whole[: len(inputs)]),
-        tuple(whole[len(inputs) :]),
-        batch_axis=settings.has_batches,
-        device=order.device,
-    )
-
-
-def _described(name: str, node: Any, path: Path) -> tuple[TensorSpec, list[int | str]]:
-    """With sizes as numbers, or as the names of those that may vary."""
-    value = node.meta.get("val") if node is not None else None
-    if not isinstance(value, torch.Tensor) or value.dtype not in DATATYPES:
-        raise InvalidFile(f"{path}: {name} is no tensor that the protocol can carry")
-    sizes: list[int | str] = [size if isinstance(size, int) else str(size) for size in value.shape]
-    dims = tuple(size if isinstance(size, int) else -1 for size in sizes)
-    return TensorSpec(name=name, datatype=DATATYPES[value.dtype], dims=dims), sizes
-
-
-def _output_names(program: Any) -> list[str]:
-    """Keys where a model returns a dictionary; else `output`, or `output_0` and so on."""
-    leaves = list(program.graph_signature.user_outputs)
-    example = torch.utils._pytree.tree_unflatten(range(len(leaves)), program.call_spec.out_spec)
-    if isinstance(example, dict) and all(isinstance(value, int) for value in example.values()):
-        keys = {place: str(key) for key, place in example.items()}
-        return [keys[place] for place in range(len(leaves))]
-    return ["output"] if len(leaves) == 1 else [f"output_{place}" for place in range(len(leaves))]
-
-
-def _renamed(found: tuple[TensorSpec, ...], named: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """A configuration may call tensors otherwise: then its order is that of the file."""
-    names = {spec.name for spec in named}
-    if not named or names <= {spec.name for spec in found} or len(named) != len(found):
-        return found
-    pairs = zip(found, named, strict=True)
-    return tuple(TensorSpec(name=other.name, datatype=spec.datatype, dims=spec.dims) for spec, other in pairs)
-
-
-def _in_order(specs: tuple[TensorSpec, ...], arguments: list[str], path: Path) -> list[TensorSpec]:
-    """By the names of `forward`'s arguments, else by the numbers behind two underscores, else as they stand."""
-    by_name = {spec.name: spec for spec in specs}
-    if set(by_name) <= set(arguments):
-        return [by_name[name] for name in arguments if name in by_name]
-    numbers = [spec.name.rpartition("__")[2] for spec in specs]
-    if all(number.isdigit() for number in numbers):
-        return [spec for _, spec in sorted(zip(map(int, numbers), specs, strict=True), key=lambda pair: pair[0])]
-    if len(specs) > len(arguments):
-        raise InvalidFile(f"{path} takes {len(arguments)} tensors; its configuration names {len(specs)} inputs")
-    return list(specs)
-
-
-def _whole(spec: TensorSpec, has_batches: bool) -> TensorSpec:
-    if spec.datatype == BYTES:
-        raise InvalidFile(f"{spec.name} is a string, which PyTorch models do not take")
-    dims = (-1, *spec.dims) if has_batches else spec.dims
-    return TensorSpec(name=spec.name, datatype=spec.datatype, dims=dims)
-
-
-def _flat(made: Any) -> list[torch.Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(made)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
+def numbers_behind(names: Sequence[str]) -> list[int] | None:
+    """Of names such as INPUT__0, which say the place of a tensor; None where they say something else."""
+    parts = [name.rpartition("__") for name in names]
+    if not all(mark and number.isascii() and number.isdigit() and len(number) < 5 for _, mark, number in parts):
+        return None
+    numbers = [int(number) for _, _, number in parts]
+    return numbers if len(set(numbers)) == len(numbers) else None
