@@ -44,6 +44,24 @@ def _no_size(case: Case, ours: Answer, theirs: Answer) -> bool:
     return ours.status == "400" and theirs.status == "404" and case.category == "REST, unknown region for an output"
 
 
+def _no_number(case: Case, ours: Answer, theirs: Answer) -> bool:
+    header = isinstance(case, RestRequest) and case.header_size
+    return bool(header) and not str(header).isdigit() and _is_stricter(ours, theirs)
+
+
+def _no_object(case: Case, ours: Answer, theirs: Answer) -> bool:
+    is_load = isinstance(case, RestRequest) and case.path.endswith("/load") and not isinstance(case.document, dict)
+    return is_load and _is_stricter(ours, theirs)
+
+
+def _files(case: Case, ours: Answer, theirs: Answer) -> bool:
+    return case.category == "REST load, wrong" and ours.status == "501" and theirs.status == "500"
+
+
+def _more_than_nothing(case: Case, ours: Answer, theirs: Answer) -> bool:
+    return isinstance(case, RestRequest) and _is_stricter(ours, theirs) and ours.words.endswith('needs 0"}')
+
+
 def _odd_version(case: Case, ours: Answer, theirs: Answer) -> bool:
     return case.category == "gRPC, unknown version" and _is_stricter(ours, theirs) and "is no version" in ours.words
 
@@ -92,6 +110,10 @@ DIFFERENCES: dict[str, Differs] = {
     "raw contents that belong to no input are refused, as over REST; Triton passes over them": _too_many_contents,
     "an empty body is no JSON; Triton runs the model with empty inputs": _empty_body,
     "a region without its size is invalid, as over gRPC; Triton looks for the region first": _no_size,
+    "Inference-Header-Content-Length is digits only; Triton takes what the C library reads": _no_number,
+    "what is no JSON object says nothing about loading; Triton passes over it": _no_object,
+    "files of models are not taken from requests": _files,
+    "data for a shape that has no elements is refused; Triton passes over it": _more_than_nothing,
     "a version is digits only; Triton takes what the C library reads": _odd_version,
     "a body that is not compressed as it says is refused; Triton reads it as an empty one": _not_compressed,
     "names of content codings are the same in capitals (RFC 9110); Triton does not compress": _other_case,

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+from ctypes.util import find_library
 from pathlib import Path
 
 import platformdirs
@@ -27,10 +28,29 @@ def perf_analyzer() -> tuple[Path, dict[str, str]]:
     """The program, and the environment variables that it needs."""
     folder = _environment("perf-analyzer", PERF_ANALYZER, "--no-deps")
     program = folder / "bin/perf_analyzer"
-    libraries = next(folder.glob("lib/python3*/site-packages/nvidia/cuda_runtime/lib"), None)
-    if not program.exists() or libraries is None:
-        pytest.skip("the wheel of tritonclient 2.51.0 for this machine has no perf_analyzer")
-    return program, {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    libraries = [*folder.glob("lib/python3*/site-packages/nvidia/cuda_runtime/lib"), *_base64_library(folder)]
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+    try:
+        tried = subprocess.run([program, "--version"], env=environment, capture_output=True, text=True, timeout=60)
+    except OSError as error:
+        pytest.skip(f"the wheel of tritonclient 2.51.0 for this machine has no perf_analyzer: {error}")
+    if tried.returncode == 127:
+        pytest.skip(f"perf_analyzer does not start here: {tried.stderr.strip()}")
+    return program, environment
+
+
+def _base64_library(folder: Path) -> list[Path]:
+    """libb64, which perf_analyzer needs and no wheel has: Debian's, unpacked beside it where it is not installed."""
+    if find_library("b64") is None and not list(folder.glob("usr/lib/*/libb64.so*")):
+        try:
+            subprocess.run(
+                ["apt-get", "download", "libb64-0d"], cwd=folder, check=True, capture_output=True, timeout=60
+            )
+            package = next(folder.glob("libb64*.deb"))
+            subprocess.run(["dpkg", "-x", package, folder], check=True, capture_output=True, timeout=60)
+        except (OSError, subprocess.SubprocessError, StopIteration):
+            return []  # it is told when the program does not start
+    return list(folder.glob("usr/lib/*"))
 
 
 def _environment(name: str, packages: tuple[str, ...], *options: str) -> Path:
