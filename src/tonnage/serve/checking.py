@@ -105,4 +105,12 @@ class Checker:
         spec: TensorSpec = self._inputs[tensor.name]
         if spec.reshape is None:
             return tensor
-        return replace(tensor, shape=(*tensor.shape[: self._first], *spec.reshape))
+        return replace(tensor, shape=_other_shape(tensor.shape, self._first, spec.dims, spec.reshape))
+
+
+def _other_shape(
+    shape: tuple[int, ...], first: int, before: tuple[int, ...], after: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Sizes that are open keep their order from one shape to the other."""
+    free = iter([size for size, dim in zip(shape[first:], before, strict=False) if dim == -1])
+    return (*shape[:first], *(next(free, 1) if dim == -1 else dim for dim in after))

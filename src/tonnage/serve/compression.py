@@ -38,8 +38,8 @@ def chosen_encoding(accepted: str) -> str:
             offers[name.strip()] = float(weight) if weight else 1.0
         except ValueError:
             continue
-    usable = [name for name in ("gzip", "deflate") if offers.get(name, 0.0) > 0]
-    return max(usable, key=lambda name: offers[name], default="")
+    usable = [name for name, weight in offers.items() if name in ("gzip", "deflate") and weight > 0]
+    return max(usable, key=lambda name: offers[name], default="")  # of equals the first
 
 
 def _window(encoding: str) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage import __version__
-from tonnage.serve.classification import with_classes
+from tonnage.serve.classification import check_classes, with_classes
 from tonnage.serve.configuration_json import configuration_json
 from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing, Unsupported
 from tonnage.serve.models import Models
@@ -21,6 +22,7 @@ EXTENSIONS = [
     "classification", "model_repository", "schedule_policy", "model_configuration", "system_shared_memory",
     "binary_tensor_data", "parameters", "statistics",
 ]  # fmt: skip
+_MOST_DIGITS = 18  # of a version
 
 
 @dataclass(slots=True)
@@ -41,11 +43,14 @@ class DataPlane:
         version.checker.check(request)
         request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):
+            check_classes(request, version.configuration)
             request.answer = _naming_classes(request, version.configuration, request.answer)
         version.submit(request)
 
     def find(self, name: str, version: str = "") -> ServedVersion:
-        """While models are loaded for the first time, nobody knows which there will be."""
+        """What is no version is told first. While models are loaded for the first time, nobody knows which there are."""
+        if version and not (version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS):
+            raise InvalidRequest(f"{version!r} is no version: versions are whole numbers")
         try:
             return self.models.find(name, version)
         except UnknownThing:
@@ -57,15 +62,19 @@ class DataPlane:
         return {"name": SERVER_NAME, "version": __version__, "extensions": EXTENSIONS}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        found = self.models.find(name, version)
+        found = self.find(name, version)
         versions = [found.version] if version else [each.version for each in self.models.versions(name)]
         return found.configuration.metadata(versions)
 
     def model_is_ready(self, name: str, version: str = "") -> bool:
-        return not self.is_draining and self.find(name, version).is_ready
+        """What is unknown is not ready, as Triton has it; only what is no version is wrong."""
+        try:
+            return not self.is_draining and self.find(name, version).is_ready
+        except (UnknownThing, Unavailable):
+            return False
 
     def model_configuration(self, name: str, version: str = "") -> dict[str, Any]:
-        return configuration_json(self.models.find(name, version).configuration)
+        return configuration_json(self.find(name, version).configuration)
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
         return [each.to_json() for each in self.models.index() if not ready_only or each.state == "READY"]
@@ -76,14 +85,16 @@ class DataPlane:
         files = sorted(key for key in parameters if key.startswith("file:"))
         if files:
             raise Unsupported(f"{files[0]}: models are loaded from the repository, not from requests")
+        for key, value in parameters.items():
+            if type(value) is not str:
+                raise InvalidRequest(f"parameters.{key} is not a string")
         text = parameters.get("config")
-        if text is not None and type(text) is not str:
-            raise InvalidRequest("parameters.config is not a string")
         await self.models.load(name, text)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
         self._check_control()
-        await self.models.unload(name)
+        with suppress(UnknownThing):  # it is not loaded, which was asked for
+            await self.models.unload(name)
 
     def _check_control(self) -> None:
         if not self.is_explicit:
@@ -93,8 +104,15 @@ class DataPlane:
         if not name:
             chosen = self.models.all()
         else:
-            chosen = [self.models.find(name, version)] if version else self.models.versions(name)
+            chosen = self._of_model(name, version)
         return [each.statistics.to_json(each.configuration.name, each.version) for each in chosen]
+
+    def _of_model(self, name: str, version: str) -> list[ServedVersion]:
+        """For statistics, of which Triton calls those of unknown models invalid."""
+        try:
+            return [self.find(name, version)] if version else self.models.versions(name)
+        except (UnknownThing, Unavailable) as error:
+            raise InvalidRequest(error.message) from None
 
 
 def _naming_classes(request: Request, configuration: Any, answer: Callable[[Answer], None]) -> Callable[[Answer], None]:

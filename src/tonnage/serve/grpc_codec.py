@@ -44,6 +44,8 @@ class GrpcCodec:
             parameters = {name: _value(each) for name, each in given.parameters.items()}
             request.priority = _whole(parameters.get("priority", 0), "parameters.priority")
             request.timeout_seconds = _whole(parameters.get("timeout", 0), "parameters.timeout") / 1e6
+            if type(parameters.get("sequence_id", "")) not in (str, int):
+                raise InvalidRequest("parameters.sequence_id is neither a string nor a whole number")
         spans: dict[str, Span] = {}
         if given.outputs:
             request.outputs = [self._output(one, number, spans) for number, one in enumerate(given.outputs)]
@@ -91,9 +93,12 @@ class GrpcCodec:
         if span is not None:
             self.regions.check(span)
             spans[one.name] = span
-        return RequestedOutput(
-            one.name, _whole(parameters.get("classification", 0), f"{where}.parameters.classification")
-        )
+        if "classification" not in parameters:
+            return RequestedOutput(one.name)
+        classes = _whole(parameters["classification"], f"{where}.parameters.classification")
+        if not classes:
+            raise InvalidRequest(f"{where}.parameters.classification is 0: no classes are asked for")
+        return RequestedOutput(one.name, classes)
 
 
 def _contents(one: Any, where: str) -> bytes:

@@ -49,8 +49,8 @@ ModelConfigResponse: config 1 ModelConfig
 ModelTensorReshape: shape 1 [int64]
 ModelInput: name 1 string, data_type 2 DataType, format 3 Format, dims 4 [int64], reshape 5 ModelTensorReshape, \
 is_shape_tensor 6 bool, allow_ragged_batch 7 bool, optional 8 bool
-ModelOutput: name 1 string, data_type 2 DataType, dims 3 [int64], reshape 4 ModelTensorReshape, label_filename 5 \
-string, is_shape_tensor 6 bool
+ModelOutput: name 1 string, data_type 2 DataType, dims 3 [int64], label_filename 4 string, reshape 5 \
+ModelTensorReshape, is_shape_tensor 6 bool
 ModelInstanceGroup: name 1 string, count 2 int32, gpus 3 [int32], kind 4 Kind, profile 5 [string], passive 7 bool, \
 host_policy 9 string
 Latest: num_versions 1 uint32

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from tonnage.errors import TonnageError
 from tonnage.serve.access import Access
 from tonnage.serve.data_plane import DataPlane
-from tonnage.serve.errors import InvalidRequest, ServingError, Unsupported
+from tonnage.serve.errors import InvalidRequest, ServingError, UnknownThing, Unsupported
 from tonnage.serve.grpc_codec import GrpcCodec
 from tonnage.serve.grpc_messages import SERVICE, message
 from tonnage.serve.request_log import RequestLog
@@ -116,6 +116,9 @@ class GrpcService:
                 future.set_result(self._codec.encode(result, spans))
             except TonnageError as error:
                 future.set_exception(error)
+            except Exception:
+                log.exception("a response cannot be written", extra={"model": result.model})
+                future.set_exception(ServingError("the server failed; its log says why"))
 
         if isinstance(given, InvalidRequest):
             raise given
@@ -213,7 +216,9 @@ class GrpcService:
         self.plane.regions.unregister(given.name)
         return message("SystemSharedMemoryUnregisterResponse")()
 
-    def _cuda_status(self, _: Any) -> Any:
+    def _cuda_status(self, given: Any) -> Any:
+        if given.name:
+            raise UnknownThing(f"no shared memory region {given.name!r} of CUDA is registered")
         return message("CudaSharedMemoryStatusResponse")()
 
     def _cuda_register(self, _: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import orjson
@@ -26,6 +26,7 @@ JSON = {"Content-Type": "application/json"}
 _COMPRESS_APART = 256 << 10  # larger bodies are compressed in a thread, so that others are answered meanwhile
 _MOST_DIGITS = 18
 _EMPTY: dict[str, Any] = {}
+Route: TypeAlias = "tuple[str, Callable[[], Any]]"  # the method that it is called with, and what to answer
 _GROUPS = {
     "health": "health", "repository": "repository", "systemsharedmemory": "shared-memory",
     "cudasharedmemory": "shared-memory",
@@ -51,7 +52,7 @@ class Rest:
                 parts = [unquote(part) for part in parts]
             if not self.access.is_open:
                 self._check_access(request, parts)
-            if parts[-1] == "infer" and parts[1] == "v2":
+            if parts[-1] == "infer" and parts[1] == "v2" and len(parts) > 4:
                 self._infer(request, parts, reply)
                 return
             if parts[1] != "v2":
@@ -110,6 +111,10 @@ class Rest:
             except TonnageError as error:
                 reply(*refusal(error))
                 return
+            except Exception:
+                log.exception("a response cannot be written", extra={"model": model})
+                reply(*refusal(ServingError("the server failed; its log says why")))
+                return
             encoding = chosen_encoding(accepted.decode("latin-1")) if accepted is not None else ""
             if encoding:
                 self._later(_compressed(headers, b"".join(parts), encoding, reply), reply)
@@ -122,99 +127,94 @@ class Rest:
         self.plane.infer(request)
 
     def _page(self, http: HttpRequest, parts: list[str]) -> tuple[Headers, bytes]:
-        _only(http, "GET")
         match parts:
             case [""]:
-                return page.file("index.html")
+                found: tuple[Headers, bytes] | None = page.file("index.html")
             case ["page", "state"]:
-                return JSON, orjson.dumps(page.state(self.plane))
+                found = None
             case ["page", name]:
-                return page.file(name)
-        raise UnknownThing(f"there is no {http.path} here")
+                found = page.file(name)
+            case _:
+                raise _no_route(http)
+        _only(http, "GET")
+        return found or (JSON, orjson.dumps(page.state(self.plane)))
 
     # -- everything else ----------------------------------------------------------------------------------------------
 
     def _route(self, http: HttpRequest, parts: list[str]) -> Any:
         """What to answer as JSON, or a coroutine of it; None for an empty answer."""
-        changes = parts[1:2] == ["repository"] or parts[-1] in ("register", "unregister")
-        _only(http, "POST" if changes else "GET")
-        match parts[1:]:
-            case [] | [""]:
-                return self.plane.server_metadata()
+        method, answer = self._answer_of(http, parts[1:])
+        _only(http, method)
+        return answer()
+
+    def _answer_of(self, http: HttpRequest, parts: list[str]) -> Route:
+        match parts:
+            case []:
+                return "GET", self.plane.server_metadata
             case ["health", "live"]:
-                return None
+                return "GET", lambda: None
             case ["health", "ready"]:
-                return _ready(self.plane.is_ready, "the server is not ready")
+                return "GET", lambda: _ready(self.plane.is_ready, "the server is not ready")
             case ["models", "stats"]:
-                return {"model_stats": self.plane.statistics()}
-            case ["models", *rest]:
-                return self._of_model(http, rest)
+                return "GET", lambda: {"model_stats": self.plane.statistics()}
+            case ["models", name, "versions", version, *rest] if name and _is_version(version):
+                return "GET", self._of_model(http, name, version, rest)
+            case ["models", name, *rest] if name:
+                return "GET", self._of_model(http, name, "", rest)
             case ["repository", *rest]:
-                return self._of_repository(http, rest)
+                return "POST", self._of_repository(http, rest)
             case ["systemsharedmemory", *rest]:
                 return self._of_regions(http, rest)
-            case ["cudasharedmemory", "status"]:
-                return []
-            case ["cudasharedmemory", "unregister"]:
-                return None
-            case ["cudasharedmemory", *_]:
-                raise Unsupported("shared memory of CUDA is not taken; use system shared memory")
+            case ["cudasharedmemory", *rest]:
+                return _of_cuda_regions(http, rest)
             case ["trace", *_] | ["logging", *_]:
                 raise Unsupported("settings of traces and logs are not changed over the network")
-        raise UnknownThing(f"there is no {http.path} here")
+        raise _no_route(http)
 
-    def _of_model(self, http: HttpRequest, parts: list[str]) -> Any:
-        version = ""
+    def _of_model(self, http: HttpRequest, name: str, version: str, parts: list[str]) -> Callable[[], Any]:
+        plane = self.plane
         match parts:
-            case [name, "versions", version, *rest]:
-                pass
-            case [name, *rest]:
-                pass
-            case _:
-                raise UnknownThing(f"there is no {http.path} here")
-        match rest:
             case []:
-                return self.plane.model_metadata(name, version)
+                return lambda: plane.model_metadata(name, version)
             case ["ready"]:
-                return _ready(self.plane.model_is_ready(name, version), f"{name} is not ready")
+                return lambda: _ready(plane.model_is_ready(name, version), f"{name} is not ready")
             case ["config"]:
-                return self.plane.model_configuration(name, version)
+                return lambda: plane.model_configuration(name, version)
             case ["stats"]:
-                return {"model_stats": self.plane.statistics(name, version)}
-        raise UnknownThing(f"there is no {http.path} here")
+                return lambda: {"model_stats": plane.statistics(name, version)}
+        raise _no_route(http)
 
-    def _of_repository(self, http: HttpRequest, parts: list[str]) -> Any:
-        document = _document(http)
+    def _of_repository(self, http: HttpRequest, parts: list[str]) -> Callable[[], Any]:
+        plane = self.plane
         match parts:
             case ["index"]:
-                return self.plane.index(ready_only=document.get("ready") is True)
+                return lambda: plane.index(ready_only=_document(http).get("ready") is True)
             case ["models", name, "load"]:
-                return self.plane.load(name, _parameters(document))
+                return lambda: plane.load(name, _parameters(_document(http)))
             case ["models", name, "unload"]:
-                return self.plane.unload(name, _parameters(document))
-        raise UnknownThing(f"there is no {http.path} here")
+                return lambda: plane.unload(name, _parameters(_document(http)))
+        raise _no_route(http)
 
-    def _of_regions(self, http: HttpRequest, parts: list[str]) -> Any:
+    def _of_regions(self, http: HttpRequest, parts: list[str]) -> Route:
         regions = self.plane.regions
         match parts:
             case ["status"]:
-                return [each.to_json() for each in regions.status()]
+                return "GET", lambda: [each.to_json() for each in regions.status()]
             case ["region", name, "status"]:
-                return [each.to_json() for each in regions.status(name)]
+                return "GET", lambda: [each.to_json() for each in regions.status(name)]
             case ["unregister"]:
-                regions.unregister()
-                return None
+                return "POST", regions.unregister
             case ["region", name, "unregister"]:
-                regions.unregister(name)
-                return None
+                return "POST", lambda: regions.unregister(name)
             case ["region", name, "register"]:
-                document = _document(http)
-                key, offset, size = document.get("key"), document.get("offset", 0), document.get("byte_size")
-                if type(key) is not str or type(offset) is not int or type(size) is not int:
-                    raise InvalidRequest("a region needs 'key', 'byte_size' and perhaps 'offset'")
-                regions.register(name, key, offset, size)
-                return None
-        raise UnknownThing(f"there is no {http.path} here")
+                return "POST", lambda: self._register(name, _document(http))
+        raise _no_route(http)
+
+    def _register(self, name: str, document: dict[str, Any]) -> None:
+        key, offset, size = document.get("key"), document.get("offset", 0), document.get("byte_size")
+        if type(key) is not str or type(offset) is not int or type(size) is not int:
+            raise InvalidRequest("a region needs 'key', 'byte_size' and perhaps 'offset'")
+        self.plane.regions.register(name, key, offset, size)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +222,31 @@ class Rest:
         task = asyncio.get_running_loop().create_task(_guarded(work, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _of_cuda_regions(http: HttpRequest, parts: list[str]) -> Route:
+    """There are none, and none can be made."""
+
+    def refused() -> None:
+        raise Unsupported("shared memory of CUDA is not taken; use system shared memory")
+
+    def unknown() -> None:
+        raise UnknownThing(f"no shared memory region {parts[1]!r} of CUDA is registered")
+
+    match parts:
+        case ["status"]:
+            return "GET", list
+        case ["region", _, "status"]:
+            return "GET", unknown
+        case ["unregister"] | ["region", _, "unregister"]:
+            return "POST", lambda: None
+        case ["region", _, "register"]:
+            return "POST", refused
+    raise _no_route(http)
+
+
+def _no_route(http: HttpRequest) -> UnknownThing:
+    return UnknownThing(f"there is no {http.path} here")
 
 
 async def _guarded(work: Coroutine[Any, Any, None], reply: Reply) -> None:
@@ -277,9 +302,13 @@ def _named(parts: list[str]) -> tuple[str, str]:
     match parts:
         case ["", "v2", "models", name, "infer"]:
             return name, ""
-        case ["", "v2", "models", name, "versions", version, "infer"]:
+        case ["", "v2", "models", name, "versions", version, "infer"] if _is_version(version):
             return name, version
     raise UnknownThing(f"there is no {'/'.join(parts)} here")
+
+
+def _is_version(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _ready(is_ready: bool, otherwise: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from tonnage.serve.shared_regions import SharedRegions, Span
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _MOST_AXES = 32
-_MOST_DIGITS = 18
+_PARAMETER_KINDS = (bool, int, str, float)
 _MOST_ELEMENTS = 1 << 40
 
 
@@ -64,6 +66,7 @@ class RestCodec:
             _read_parameters(request, rendering, _typed(document["parameters"], dict, "parameters"))
         if "outputs" in document:
             request.outputs = self._outputs(_typed(document["outputs"], list, "outputs"), rendering)
+            rendering.all_binary = rendering.all_binary and request.outputs is None  # each says for itself
         return request, rendering
 
     def encode(self, response: Response, rendering: Rendering) -> tuple[dict[str, str], list[bytes | memoryview]]:
@@ -102,8 +105,10 @@ class RestCodec:
             raise InvalidRequest(f"{where}.datatype is {datatype!r}; it must be one of {', '.join(DATATYPES)}")
         shape = _shape(sizes, where)
         parameters = one.get("parameters")
-        if parameters:
-            size = parameters.get("binary_data_size") if type(parameters) is dict else None
+        if parameters and type(parameters) is dict:
+            if "data" in one and ("binary_data_size" in parameters or "shared_memory_region" in parameters):
+                raise InvalidRequest(f"{where} ({name}) has data in two places; only one of them can count")
+            size = parameters.get("binary_data_size")
             if size is not None:
                 if type(size) is not int or size < 0 or place + size > len(rest):
                     left = len(rest) - place
@@ -111,7 +116,7 @@ class RestCodec:
                         f"{where}.parameters.binary_data_size is {size!r}; {left} bytes are left of the body"
                     )
                 return Tensor(name, datatype, shape, rest[place : place + size]), place + size
-            span = Span.of(_typed(parameters, dict, f"{where}.parameters"), where)
+            span = Span.of(parameters, where)
             if span is not None:
                 return Tensor(name, datatype, shape, self.regions.read(span)), place
         if "data" not in one:
@@ -125,7 +130,7 @@ class RestCodec:
             if type(one) is not dict or type(one.get("name")) is not str:
                 raise InvalidRequest(f"{where}.name is missing, or not a string")
             name, parameters = one["name"], _typed(one.get("parameters", {}), dict, f"{where}.parameters")
-            classes = _typed(parameters.get("classification", 0), int, f"{where}.parameters.classification")
+            classes = _whole(parameters.get("classification", 0), f"{where}.parameters.classification")
             if "binary_data" in parameters:
                 rendering.binary[name] = _typed(parameters["binary_data"], bool, f"{where}.parameters.binary_data")
             span = Span.of(parameters, where)
@@ -147,13 +152,31 @@ def _split(body: bytes | bytearray, header_size: int | None) -> tuple[Any, memor
     try:
         return orjson.loads(head), rest
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}") from None
+        document = _with_infinities(bytes(head))
+        if document is None:
+            raise InvalidRequest(f"the body is not JSON: {error}") from None
+        return document, rest
+
+
+def _with_infinities(text: bytes) -> Any:
+    """JSON with NaN and Infinity, which are none but which Triton reads and writes; None where it is not that."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_parameters(request: Request, rendering: Rendering, parameters: dict[str, Any]) -> None:
     rendering.all_binary = _typed(parameters.get("binary_data_output", False), bool, "parameters.binary_data_output")
     request.priority = _whole(parameters.get("priority", 0), "parameters.priority")
     request.timeout_seconds = _whole(parameters.get("timeout", 0), "parameters.timeout") / 1e6
+    if type(parameters.get("sequence_id", "")) is not str:
+        _whole(parameters["sequence_id"], "parameters.sequence_id")
+    for name, value in parameters.items():
+        if type(value) not in _PARAMETER_KINDS:
+            raise InvalidRequest(f"parameters.{name} is neither a string nor a number nor true or false")
 
 
 def _shape(sizes: Any, where: str) -> tuple[int, ...]:
@@ -170,13 +193,10 @@ def _shape(sizes: Any, where: str) -> tuple[int, ...]:
 
 
 def _json_bytes(data: Any, datatype: str, shape: tuple[int, ...], where: str) -> bytes:
-    flat = _flat(data, where)
-    elements = 1
-    for size in shape:
-        elements *= size
+    flat, kinds = _flat(data, where)
+    elements = prod(shape)
     if len(flat) != elements:
         raise InvalidRequest(f"{where}.data has {len(flat)} values; its shape {list(shape)} needs {elements}")
-    kinds = set(map(type, flat))
     if datatype == BYTES:
         if kinds - {str}:
             raise InvalidRequest(f"{where}.data has values that are not strings, which BYTES are")
@@ -203,17 +223,16 @@ def _whole_numbers(flat: list[Any], kinds: set[type], datatype: str, where: str)
         raise InvalidRequest(f"{where}.data has numbers that do not fit into {datatype}") from None
 
 
-def _flat(given: Any, where: str) -> list[Any]:
-    """Lists may be nested as the shape is, or not."""
-    if type(given) is not list:
+def _flat(data: Any, where: str) -> tuple[list[Any], set[type]]:
+    """The values, and of which kinds they are. Lists may be nested as the shape is, or not, or otherwise."""
+    if type(data) is not list:
         raise InvalidRequest(f"{where}.data is not a list")
-    data: list[Any] = given
-    depth = 0
-    while data and type(data[0]) is list:
-        if any(type(part) is not list for part in data) or depth == _MOST_AXES:
-            raise InvalidRequest(f"{where}.data mixes lists and values")
-        data, depth = [value for part in data for value in part], depth + 1
-    return data
+    for _ in range(_MOST_AXES):
+        kinds = set(map(type, data))
+        if list not in kinds:
+            return data, kinds
+        data = [value for part in data for value in (part if type(part) is list else (part,))]
+    raise InvalidRequest(f"{where}.data has lists in lists, {_MOST_AXES} deep and more")
 
 
 def _json_values(tensor: Tensor) -> Any:
@@ -229,7 +248,10 @@ def _json_values(tensor: Tensor) -> Any:
         raise InvalidRequest(
             f"output {tensor.name} is {tensor.datatype}, which has no form in JSON: ask for binary data"
         )
-    return np.frombuffer(tensor.data, DTYPES[tensor.datatype])
+    array = np.frombuffer(tensor.data, DTYPES[tensor.datatype])
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return orjson.Fragment(json.dumps(array.tolist()))  # with NaN and Infinity, as Triton and its clients have it
+    return array
 
 
 def _typed(value: Any, kind: type, where: str) -> Any:
@@ -240,8 +262,6 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
-        value = int(value)
     if type(value) is not int or value < 0:
         raise InvalidRequest(f"{where} is {value!r}, not a whole number from 0 on")
     return value

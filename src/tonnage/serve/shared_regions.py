@@ -87,7 +87,7 @@ class SharedRegions:
     def check(self, span: Span) -> Region:
         region = self._regions.get(span.region)
         if region is None:
-            raise InvalidRequest(f"no shared memory region {span.region!r} is registered")
+            raise UnknownThing(f"no shared memory region {span.region!r} is registered")
         if span.offset + span.size > region.size:
             raise InvalidRequest(
                 f"{span.size} bytes at {span.offset} are outside of the region {span.region!r}, which has {region.size}"

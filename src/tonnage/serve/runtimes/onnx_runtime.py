@@ -39,6 +39,8 @@ class OnnxRuntime:
         self._strings = {each.name for each in self.inputs if each.datatype == BYTES}
         self._halves = {each.name for each in (*self.inputs, *self.outputs) if each.datatype == BF16}
         self._all = tuple(each.name for each in self.outputs)
+        if self._halves and BYTES in {each.datatype for each in (*self.inputs, *self.outputs)}:
+            raise InvalidFile(f"{path} has tensors of BF16 and of strings, which onnxruntime cannot take in one run")
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         for name in self._strings & inputs.keys():
