@@ -6,9 +6,9 @@ import asyncio
 import logging
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from tonnage.serve.rest import Rest, refusal
 
 log = logging.getLogger("tonnage.serve")
 _BACKLOG = 1024
+# What cannot be changed while the server runs.
+FIXED = ("repository", "host", "http_port", "grpc_port", "metrics_port", "gpus", "tls")
 
 
 class Control(StrEnum):
@@ -69,9 +71,12 @@ class Server:
         self.plane = DataPlane(self.models)
         self._rest = Rest(self.plane, options.limits, options.access)
         self._http = HttpServer(self._rest.handle, refusal, options.limits)
-        self._metrics = HttpServer(MetricsPort(self.plane, options.access).handle, refusal)
+        self._metrics_port = MetricsPort(self.plane, options.access)
+        self._metrics = HttpServer(self._metrics_port.handle, refusal)
+        self._service = GrpcService(self.plane, options.access)
         self._listeners: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._polling: asyncio.Task[None] | None = None
         self._grpc: Any = None
 
     async def start(self) -> Addresses:
@@ -84,15 +89,14 @@ class Server:
         scheme = "https" if context else "http"
         self._tasks.append(asyncio.create_task(self._sweep()))
         await self._load_all()
-        if self.options.control is Control.POLL:
-            self._tasks.append(asyncio.create_task(self._poll()))
+        self._set_polling()
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return Addresses(f"{scheme}://{host}:{http}", f"{host}:{grpc}", f"{scheme}://{host}:{metrics}/metrics")
 
     async def stop(self) -> None:
         """Takes no new connections, answers what has come in, and ends all instances."""
         self.plane.is_draining = True
-        for task in self._tasks:
+        for task in (*self._tasks, *([self._polling] if self._polling else [])):
             task.cancel()
         for listener in self._listeners:
             listener.close()
@@ -103,6 +107,44 @@ class Server:
                 await self.models.drain()
         await self.models.close()
         self._metrics.drain()
+
+    async def reconfigure(self, options: ServeOptions) -> None:
+        """While it runs. What cannot be changed so is told, and stays as it is."""
+        before = self.options
+        fixed = {name: getattr(before, name) for name in FIXED}
+        later = [name for name, value in fixed.items() if getattr(options, name) != value]
+        if later:
+            log.warning("the configuration has changes that need a restart", extra={"fields": ",".join(later)})
+        self.options = replace(options, **fixed)
+        self._set_limits(before)
+        self._set_polling()
+        await self._load_named(before)
+        log.info("the new configuration is used")
+
+    def _set_limits(self, before: ServeOptions) -> None:
+        """Clients keep what they have used up of their rate, unless the access itself has changed."""
+        self._rest.limits = self._http.limits = self.options.limits
+        if self.options.access.says_the_same(before.access):
+            self.options = replace(self.options, access=before.access)
+        self._rest.access = self._metrics_port.access = self._service.access = self.options.access
+
+    def _set_polling(self) -> None:
+        wanted = self.options.control is Control.POLL
+        if wanted and self._polling is None:
+            self._polling = asyncio.create_task(self._poll())
+        elif not wanted and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+
+    async def _load_named(self, before: ServeOptions) -> None:
+        """Models that are newly named are loaded, those that are named no more are unloaded."""
+        if self.options.control is not Control.EXPLICIT or self.options.load_models == before.load_models:
+            return
+        had, wanted = set(self._wanted(before)), set(self._wanted(self.options))
+        for name in sorted(wanted - had):
+            await self._load(name)
+        for name in sorted(had - wanted):
+            await self.models.unload(name)
 
     async def _stop_grpc(self) -> None:
         if self._grpc is not None:
@@ -124,9 +166,8 @@ class Server:
 
     async def _listen_grpc(self) -> int:
         options = self.options
-        service = GrpcService(self.plane, options.access)
         self._grpc, port = await start_grpc(
-            service, options.host, options.grpc_port, options.limits.most_body_bytes, options.tls
+            self._service, options.host, options.grpc_port, options.limits.most_body_bytes, options.tls
         )
         if not port:
             raise UsageError(
@@ -136,11 +177,13 @@ class Server:
 
     async def _load_all(self) -> None:
         """What cannot be loaded is told, and the others are served."""
-        names = self.repository.models()
-        wanted = list(names) if "*" in self.options.load_models or self.options.control is not Control.EXPLICIT else []
-        wanted += [name for name in self.options.load_models if name not in ("*", *wanted)]
-        for name in wanted:
+        for name in self._wanted(self.options):
             await self._load(name)
+
+    def _wanted(self, options: ServeOptions) -> list[str]:
+        names = self.repository.models()
+        wanted = list(names) if "*" in options.load_models or options.control is not Control.EXPLICIT else []
+        return wanted + [name for name in options.load_models if name not in ("*", *wanted)]
 
     async def _load(self, name: str) -> None:
         try:
@@ -165,20 +208,29 @@ class Server:
             self._metrics.sweep(clock())
 
 
-async def serve(options: ServeOptions, ready: Callable[[Addresses], None]) -> None:
-    """Until SIGTERM or SIGINT; a second one does not wait for answers."""
+async def serve(
+    options: ServeOptions,
+    ready: Callable[[Addresses], None],
+    follow: Callable[[Server], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Until SIGTERM or SIGINT; a second one does not wait for answers. `follow` runs beside it when it is ready."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     server = Server(options)
     starting = asyncio.create_task(server.start())
     waiting = asyncio.create_task(stopped.wait())
+    beside: list[asyncio.Task[None]] = []
     await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
     try:
         if not stopped.is_set() or starting.done():
             ready(await starting)
+            if follow is not None:
+                beside.append(asyncio.create_task(follow(server)))
             await waiting
     finally:
+        for task in beside:
+            task.cancel()
         starting.cancel()
         waiting.cancel()
         await server.stop()
