@@ -45,7 +45,8 @@ def deploy_service(path: Path, asked: Asked, typed: frozenset[str]) -> int:
     job = job_of_service(service, asked.engine.name, asked.name)
     if asked.dry_run:
         text = asked.engine.plan(job, asked.options).text
-        print(json.dumps({"engine": asked.engine.name, "name": job.name, "manifest": text}) if asked.as_json else text)
+        told = json.dumps({"engine": asked.engine.name, "name": job.name, "manifest": text}) + "\n"
+        print(told if asked.as_json else text, end="")
         return 0
     deployments = Deployments()
     deployment = _running(deployments, job, asked)

@@ -26,11 +26,12 @@ EXTENSIONS = [
 class DataPlane:
     models: Models
     regions: SharedRegions = field(default_factory=SharedRegions)
+    is_starting: bool = False  # models are loaded for the first time
     is_draining: bool = False
 
     @property
     def is_ready(self) -> bool:
-        return not self.is_draining and self.models.are_ready
+        return not self.is_starting and not self.is_draining and self.models.are_ready
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""

@@ -82,6 +82,7 @@ class Server:
     async def start(self) -> Addresses:
         """Ports are open before models are loaded, so that probes see that the server lives; it is ready when all are."""
         self.repository.models()  # raises where there is no such folder
+        self.plane.is_starting = True
         context = tls_context(self.options.tls) if self.options.tls else None
         http = await self._listen(self._http, self.options.http_port, context)
         metrics = await self._listen(self._metrics, self.options.metrics_port, context)
@@ -89,6 +90,7 @@ class Server:
         scheme = "https" if context else "http"
         self._tasks.append(asyncio.create_task(self._sweep()))
         await self._load_all()
+        self.plane.is_starting = False
         self._set_polling()
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return Addresses(f"{scheme}://{host}:{http}", f"{host}:{grpc}", f"{scheme}://{host}:{metrics}/metrics")

@@ -59,12 +59,14 @@ def job_of_service(service: Service, engine: str, name: str = "") -> Job:
 
 def _digest(job: Job, traits: ServiceTraits, fixed: tuple[str, ...]) -> str:
     """Of all that cannot be changed while it runs: everything but most of what is in the files that it follows."""
+    source = (job.source.requirements, job.source.digest) if job.source else ()
+    mounts = [(mount.source, mount.target) for mount in job.mounts]
     folders = [(folder.target, folder.secret) for folder in traits.folders]
-    rest = replace(job, service=replace(traits, folders=()), source=None)
-    parts = [repr(rest), repr(folders), repr(fixed)]
-    if job.source is not None:
-        parts += [repr(job.source.requirements), job.source.digest]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    size = job.resources
+    hardware = (size.cpu_cores, size.memory_bytes, size.pids, size.gpu_count, size.gpu)
+    watched = (traits.probes.start_seconds, traits.drain_seconds, traits.restarts, traits.autoscale)
+    parts = (job.image, job.command, hardware, job.ports, job.replicas, source, mounts, folders, watched, fixed)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
 def _name(service: Service, name: str) -> str:
