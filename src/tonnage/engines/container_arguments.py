@@ -37,13 +37,15 @@ class Chosen:
     cores: str = ""  # of this node, as the kernel lists them
 
 
-def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image: str) -> list[str]:
-    """Everything after the client's name."""
+def create_arguments(
+    job: Job, options: ContainerOptions, chosen: Chosen, image: str, *, health_words: bool = False
+) -> list[str]:
+    """Everything after the client's name. `health_words`: it takes a health check without a shell."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
         *_limits(job.resources, chosen),
         *_protection(options),
-        *(service_arguments(job.service) if job.service else ()),
+        *(service_arguments(job.service, health_words=health_words) if job.service else ()),
         *(f"--device={gpu}" for gpu in chosen.gpus),
         *_surroundings(job, options, chosen.gpus),
         image, *job.command,

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from tonnage.engines.base import Job, Mount
+from tonnage.engines.containerfile import health_command
 from tonnage.engines.service import Folder, ServiceTraits
 
 SHOWN_FOLDER = "FOLDER"  # for people who read what would be started
 
 
-def service_arguments(service: ServiceTraits) -> Iterator[str]:
-    """Podman starts a container again at once, without a pause: therefore not for ever."""
+def service_arguments(service: ServiceTraits, *, health_words: bool) -> Iterator[str]:
+    """Podman starts a container again at once, without a pause: therefore not for ever.
+
+    A server that does not answer any more is killed, and so started again. Docker's client would need a shell in the image
+    to ask; images that are built here bring the question along.
+    """
     if service.restarts:
         yield f"--restart=on-failure:{service.restarts}"
     yield "--stop-signal=SIGTERM"
     yield f"--stop-timeout={service.grace_seconds}"
+    if health_words:
+        yield f"--health-cmd={json.dumps(health_command(service))}"
+        yield from ("--health-interval=10s", "--health-timeout=5s", "--health-retries=3")
+        yield f"--health-start-period={service.probes.start_seconds:.0f}s"
+        yield "--health-on-failure=kill"
 
 
 def with_folders(job: Job, base: str | Path) -> Job:

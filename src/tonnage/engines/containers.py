@@ -67,7 +67,7 @@ class ContainerEngine:
         own = own_options(options, ContainerOptions)
         _check(job)
         chosen, notes = not_chosen_yet(job.resources, own)
-        arguments = _arguments(with_folders(job, SHOWN_FOLDER), own, chosen)
+        arguments = self._arguments(with_folders(job, SHOWN_FOLDER), own, chosen)
         text = note(job) + notes + self._readable(arguments, len(job.command))
         if job.service is not None:
             text = shown_folders(job.service) + text
@@ -95,7 +95,7 @@ class ContainerEngine:
             if job.service is not None:
                 write_folders(job.service, self._files(start))
             with gpu_holders(self, job.resources.gpu_count) as holders:
-                arguments = _arguments(marked, options, self._choose(job, options, holders))
+                arguments = self._arguments(marked, options, self._choose(job, options, holders))
                 said = self.client.run(*arguments, environment=named(job), given=lines(job))
             container = said.strip().splitlines()[-1]
             self.client.run("start", container)
@@ -154,6 +154,12 @@ class ContainerEngine:
         options, rest = arguments[1 : -command_words - 1], arguments[-command_words - 1 :]
         lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
         return " \\\n  ".join(lines)
+
+    def _arguments(self, job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
+        image = image_tag(job, job.source) if job.source else job.image
+        grace = max(options.grace_seconds, job.service.grace_seconds if job.service else 0)
+        marked = replace(job, labels={_GRACE_LABEL: str(grace), **job.labels})
+        return create_arguments(marked, options, chosen, image, health_words=self.dialect.health_words)
 
     def _choose(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> Chosen:
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
@@ -249,13 +255,6 @@ class DockerEngine(ContainerEngine):
 
     name = "docker"
     dialect = DOCKER
-
-
-def _arguments(job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
-    image = image_tag(job, job.source) if job.source else job.image
-    grace = max(options.grace_seconds, job.service.grace_seconds if job.service else 0)
-    marked = replace(job, labels={_GRACE_LABEL: str(grace), **job.labels})
-    return create_arguments(marked, options, chosen, image)
 
 
 def _check(job: Job) -> None:

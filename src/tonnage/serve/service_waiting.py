@@ -40,13 +40,13 @@ def wait_until_ready(
     deployment: Deployment, engine: Engine, seconds: float, say: Callable[[str], None] = lambda text: None
 ) -> JobStatus:
     """The state when it is ready; raises `DoesNotComeUp` as soon as it has failed once."""
-    deadline = time.monotonic() + seconds
+    deadline, before = time.monotonic() + seconds, engine.state(deployment.job_id).restarts
     while True:
         status = engine.state(deployment.job_id)
         health = health_of(deployment) if status.state is JobState.RUNNING else Health()
         if health is None or health.is_ready:
             return status
-        reason = _failure(status, health) or ("" if time.monotonic() < deadline else _too_late(status, seconds))
+        reason = _failure(status, health, before) or ("" if time.monotonic() < deadline else _too_late(status, seconds))
         if reason:
             hint = f"`tonnage logs {deployment.id}` shows all; tonnage stop {deployment.id} --remove lets it go"
             raise DoesNotComeUp(f"{deployment.id} does not come up: {reason}", hint, _last_lines(deployment, engine))
@@ -54,10 +54,10 @@ def wait_until_ready(
         time.sleep(_POLL_SECONDS)
 
 
-def _failure(status: JobStatus, health: Health) -> str:
+def _failure(status: JobStatus, health: Health, restarts: int) -> str:
     if status.state.is_over:
         return status.reason or f"it ended with exit code {status.exit_code}"
-    if status.restarts:
+    if status.restarts > restarts:
         return "it ended and is started again"
     if health.failed:
         model = health.failed[0]
