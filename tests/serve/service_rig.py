@@ -87,8 +87,47 @@ def write_model(models: Path, name: str, factor: float) -> None:
         [tensor("OUTPUT", onnx.TensorProto.FLOAT, rows)],
         [onnx.helper.make_tensor("factor", onnx.TensorProto.FLOAT, [1], [factor])],
     )
+    _save(graph, models / name / "1")
+
+
+def write_slow_model(models: Path, name: str, rounds: int) -> None:
+    """`OUTPUT` is twice `INPUT`, after so many products of matrices for nothing."""
+    helper, kind = onnx.helper, onnx.TensorProto
+    tensor = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["goes"]),
+            helper.make_node("MatMul", ["matrix", "matrix"], ["square"]),
+            helper.make_node("Tanh", ["square"], ["next"]),
+        ],
+        "body",
+        [tensor("round", kind.INT64, []), tensor("go", kind.BOOL, []), tensor("matrix", kind.FLOAT, [128, 128])],
+        [tensor("goes", kind.BOOL, []), tensor("next", kind.FLOAT, [128, 128])],
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["INPUT"], ["sum"], keepdims=0),
+        helper.make_node("Expand", ["sum", "shape"], ["first"]),
+        helper.make_node("Loop", ["rounds", "", "first"], ["last"], body=body),
+        helper.make_node("ReduceSum", ["last"], ["total"], keepdims=0),
+        helper.make_node("Mul", ["total", "zero"], ["nothing"]),
+        helper.make_node("Mul", ["INPUT", "two"], ["double"]),
+        helper.make_node("Add", ["double", "nothing"], ["OUTPUT"]),
+    ]
+    constants = [
+        helper.make_tensor("shape", kind.INT64, [2], [128, 128]),
+        helper.make_tensor("rounds", kind.INT64, [], [rounds]),
+        helper.make_tensor("zero", kind.FLOAT, [], [0.0]),
+        helper.make_tensor("two", kind.FLOAT, [1], [2.0]),
+    ]
+    row = [1, 4]
+    graph = helper.make_graph(
+        nodes, name, [tensor("INPUT", kind.FLOAT, row)], [tensor("OUTPUT", kind.FLOAT, row)], constants
+    )
+    _save(graph, models / name / "1")
+
+
+def _save(graph: onnx.GraphProto, place: Path) -> None:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    place = models / name / "1"
     place.mkdir(parents=True)
     onnx.save(model, place / "model.onnx")
 

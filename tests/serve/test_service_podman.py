@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +20,16 @@ import pytest
 import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
 import yaml
-from service_rig import podman, run_podman, serve_image, write_model, write_wheel
+from service_rig import podman, run_podman, serve_image, write_model, write_slow_model, write_wheel
 from tritonclient.utils import InferenceServerException
 
+from tonnage.engines.base import EngineOptions
+from tonnage.engines.kubernetes import KubernetesEngine
 from tonnage.engines.names import fresh_name
 from tonnage.engines.ports import free_port
+from tonnage.serve.health import ask_health
+from tonnage.serve.service_file import read_service
+from tonnage.serve.service_job import job_of_service
 
 __all__ = ["podman", "serve_image"]
 
@@ -174,38 +181,56 @@ def test_a_killed_server_is_started_again(service: Rig) -> None:
     assert "it failed and was started again" in service.state()["reason"]
 
 
+def test_podman_can_ask_whether_it_lives(service: Rig) -> None:
+    assert run_podman("healthcheck", "run", service.name).returncode == 0
+    assert service.inspect()["State"]["Health"]["Status"] == "healthy"
+
+
+def test_a_cluster_s_pod_is_the_same_server(service: Rig, tmp_path: Path) -> None:
+    """As Podman plays it: image, command, ConfigMap, models, security and limits of the Deployment's pod work together."""
+    document = yaml.safe_load((service.folder / "service.yaml").read_text())
+    image, port = service.inspect()["ImageName"], free_port()
+    document |= {"image": image, "install": [], "name": fresh_name("pod"), "models": f"node:{service.folder}/models"}
+    (tmp_path / "service.yaml").write_text(yaml.safe_dump(document))
+    job = job_of_service(read_service(tmp_path / "service.yaml"), "kubernetes")
+    config, deployment, _ = yaml.safe_load_all(KubernetesEngine().plan(job, EngineOptions()).text)
+    spec = deployment["spec"]["template"]["spec"]
+    for container in spec["containers"]:
+        container["ports"] = [{"containerPort": 8000, "hostPort": port, "hostIP": "127.0.0.1"}]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            container.pop(probe)  # podman asks with curl, which the image does not have
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": job.name}, "spec": spec}
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump_all([config, pod]))
+    try:
+        played = run_podman("play", "kube", str(tmp_path / "pod.yaml"))
+        assert played.returncode == 0, played.stderr
+        until(lambda: ask_health(f"http://127.0.0.1:{port}").is_ready, "the pod is not ready")
+        assert "double" in [model.name for model in ask_health(f"http://127.0.0.1:{port}").models]
+        assert (Rig(tmp_path, "", {"http": port}).infer() == ROWS * 2).all()
+    finally:
+        run_podman("play", "kube", "--down", str(tmp_path / "pod.yaml"))
+
+
 def test_stopping_answers_what_has_come_in(service: Rig) -> None:
-    """Clients ask all the time; every request that was taken gets its answer, and the server ends by itself."""
-    failures: list[str] = []
-    counts = [0, 0]
-    is_over = threading.Event()
-
-    def ask(number: int) -> None:
-        client = http_client.InferenceServerClient(f"127.0.0.1:{service.ports['http']}")
-        given = http_client.InferInput("INPUT", [1, 4], "FP32")
-        given.set_data_from_numpy(ROWS)
-        while not is_over.is_set():
-            try:
-                client.infer("double", [given])
-                counts[number] += 1
-            except (InferenceServerException, OSError) as error:
-                failures.append(str(error))
-                time.sleep(0.05)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    until(lambda: min(counts) > 20, "nothing is answered")
-    stopped = service.run("stop", service.name)
-    is_over.set()
-    for thread in threads:
-        thread.join()
-    assert stopped.stdout == f"{service.name} cancelled\n"
-    assert service.state()["exit_code"] == 0
-    assert service.inspect()["State"]["ExitCode"] == 0
+    write_slow_model(service.folder / "models", "slow", rounds=20_000)
+    until(lambda: answers(service, "slow"), "the slow model is not served")
+    results: list[np.ndarray] = []
+    asking = threading.Thread(target=lambda: results.append(service.infer("slow")))
+    asking.start()
+    until(lambda: busy(service, "slow"), "nothing is being computed")
+    assert service.run("stop", service.name).stdout == f"{service.name} cancelled\n"
+    asking.join()
+    assert len(results) == 1
+    assert (results[0] == ROWS * 2).all()
+    assert service.state()["exit_code"] == service.inspect()["State"]["ExitCode"] == 0
     assert service.run("stop", service.name, "--remove").returncode == 0
     assert run_podman("inspect", service.name).returncode != 0
     assert not list((service.folder / "state" / "podman" / "services").iterdir())
+
+
+def busy(rig: Rig, model: str) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{rig.ports['metrics']}/metrics") as answer:
+        return f'tonnage_instances_busy{{model="{model}",version="1"}} 1' in answer.read().decode()
 
 
 # -- what does not come up ------------------------------------------------------------------------------------------------
@@ -234,8 +259,6 @@ def test_a_model_that_cannot_be_loaded_is_told(serve_image: str, tmp_path: Path)
 
 
 def test_a_port_that_is_taken_is_told_with_its_line(serve_image: str, tmp_path: Path) -> None:
-    import socket
-
     rig = new_rig(tmp_path, serve_image)
     with socket.create_server(("127.0.0.1", rig.ports["grpc"])):
         said = fails(rig)
