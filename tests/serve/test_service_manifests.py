@@ -16,6 +16,7 @@ from tonnage.engines.kubernetes_checks import faults
 from tonnage.engines.kubernetes_manifest import KubernetesOptions, render
 from tonnage.errors import InvalidFile, UsageError
 from tonnage.serve.service_file import read_service
+from tonnage.serve.service_image import write_image_files
 from tonnage.serve.service_job import DIGEST_LABEL, job_of_service
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "serve"
@@ -169,3 +170,30 @@ def test_only_some_changes_need_a_new_start(tmp_path: Path, before: str, after: 
         for text in (PODMAN, PODMAN.replace(before, after))
     ]
     assert (jobs[0].labels[DIGEST_LABEL] == jobs[1].labels[DIGEST_LABEL]) == is_the_same
+
+
+# -- an image for a cluster -----------------------------------------------------------------------------------------------
+
+
+def test_models_are_put_into_an_image_before_its_user_loses_its_rights(tmp_path: Path) -> None:
+    (tmp_path / "models" / "a").mkdir(parents=True)
+    (tmp_path / "models" / "a" / "config.yaml").write_text("backend: caffe\n")
+    write_image_files(read_service(write(tmp_path, PODMAN)), tmp_path / "build", tmp_path / "models")
+    lines = (tmp_path / "build" / "Containerfile").read_text().splitlines()
+    assert lines.index("COPY models/ /srv/models/") == lines.index("USER 65534:65534") - 1
+    assert (tmp_path / "build" / "models" / "a" / "config.yaml").is_file()
+    assert (tmp_path / "build" / "requirements.txt").read_text() == "tonnage[serve]\ntorch==2.13.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "folder", "words"),
+    [
+        (PODMAN.replace("install:", "install: [] #"), "build", "nothing to build"),
+        (PODMAN, "models", "is there already"),
+        (PODMAN.replace("image:/srv", "srv"), "build", "is not in the image"),
+    ],
+)
+def test_what_cannot_become_an_image_is_told(tmp_path: Path, text: str, folder: str, words: str) -> None:
+    (tmp_path / "models").mkdir()
+    with pytest.raises(UsageError, match=words):
+        write_image_files(read_service(write(tmp_path, text)), tmp_path / folder, tmp_path / "models")

@@ -247,8 +247,7 @@ def fails(rig: Rig, *arguments: str) -> str:
 
 def test_an_image_without_tonnage_is_told(serve_image: str, tmp_path: Path) -> None:
     said = fails(new_rig(tmp_path, serve_image, install=[], restarts=1))
-    assert "does not come up" in said
-    assert "No module named tonnage" in said
+    assert f"does not come up: {serve_image} has no Tonnage" in said
 
 
 def test_a_model_that_cannot_be_loaded_is_told(serve_image: str, tmp_path: Path) -> None:

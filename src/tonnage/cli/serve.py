@@ -115,10 +115,3 @@ def _bytes(text: str) -> int:
         return parse_bytes(text)
     except ValueError as error:
         raise UsageError(f"--body-limit {text}: {error}", "for example: --body-limit 64MiB") from None
-
-
-def schema_command() -> None:
-    """Print the JSON Schema of service files, for editors."""
-    from tonnage.serve.service_schema import published_schema
-
-    typer.echo(published_schema(), nl=False)

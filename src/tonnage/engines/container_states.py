@@ -59,7 +59,8 @@ def _so_far(state: dict[str, Any]) -> str:
 
 
 def _again(restarts: int) -> str:
-    return f"it failed and was started again, {restarts} times so far" if restarts else ""
+    times = "once" if restarts == 1 else f"{restarts} times"
+    return f"it failed and was started again, {times} so far" if restarts else ""
 
 
 def _why(document: dict[str, Any], code: int, kernel_log: Callable[[], str]) -> str:

@@ -18,6 +18,7 @@ from tonnage.serve.service_file import Service
 from tonnage.serve.service_folders import FILE, GRPC, HTTP, METRICS, MODELS, folders_of
 
 ENGINES = ("podman", "docker", "kubernetes")
+COMMAND = ("python3", "-m", "tonnage", "serve", "--config", FILE)
 QUEUE_DELAY = "tonnage_queue_delay_seconds"
 DIGEST_LABEL = "tonnage.service-digest"
 
@@ -28,33 +29,46 @@ def job_of_service(service: Service, engine: str, name: str = "") -> Job:
         raise UsageError(f"{service.path} is a service, and {engine} runs none", f"--engine {' or '.join(ENGINES)}")
     is_cluster, file = engine == "kubernetes", service.file
     mounts, models = _models(service, is_cluster)
-    traits = ServiceTraits(
-        probes=Probes(
-            port=HTTP, live_path=LIVE, ready_path=READY, is_https=file.server.tls is not None,
-            start_seconds=file.start_seconds,
-        ),
-        drain_seconds=file.server.drain_seconds,
-        restarts=file.restarts,
-        port_names={HTTP: "http", GRPC: "grpc", METRICS: "metrics"},
-        metrics_port=METRICS,
+    traits = replace(
+        traits_of(service),
         folders=folders_of(service, is_cluster, models),
         autoscale=_autoscale(service, is_cluster),
-    )  # fmt: skip
+    )
     job = Job(
         name=_name(service, name),
-        image=_image(service),
-        source=_source(service),
-        command=("python3", "-m", "tonnage", "serve", "--config", FILE),
+        image=image_of(service),
+        source=source_of(service),
+        command=COMMAND,
         resources=_resources(service),
         environment={"PYTHONUNBUFFERED": "1"},
         mounts=mounts,
-        ports=((file.ports.http, HTTP), (file.ports.grpc, GRPC), (file.ports.metrics, METRICS)),
+        ports=ports_of(service),
         labels={SERVICE_LABEL: "https" if file.server.tls else "http"},
         replicas=_instances(service, is_cluster),
         service=traits,
     )
     fixed = (models, file.server.device, file.server.log_format)
     return replace(job, labels={**job.labels, DIGEST_LABEL: _digest(job, traits, fixed)})
+
+
+def traits_of(service: Service) -> ServiceTraits:
+    """Without what depends on the engine."""
+    server = service.file.server
+    return ServiceTraits(
+        probes=Probes(
+            port=HTTP, live_path=LIVE, ready_path=READY, is_https=server.tls is not None,
+            start_seconds=service.file.start_seconds,
+        ),
+        drain_seconds=server.drain_seconds,
+        restarts=service.file.restarts,
+        port_names={HTTP: "http", GRPC: "grpc", METRICS: "metrics"},
+        metrics_port=METRICS,
+    )  # fmt: skip
+
+
+def ports_of(service: Service) -> tuple[tuple[int, int], ...]:
+    ports = service.file.ports
+    return (ports.http, HTTP), (ports.grpc, GRPC), (ports.metrics, METRICS)
 
 
 def _digest(job: Job, traits: ServiceTraits, fixed: tuple[str, ...]) -> str:
@@ -79,7 +93,7 @@ def _name(service: Service, name: str) -> str:
     return chosen
 
 
-def _image(service: Service) -> str:
+def image_of(service: Service) -> str:
     if not service.file.image:
         raise service.error(("image",), "is missing", "name an image with Python, and what to `install` into it")
     return service.file.image
@@ -122,7 +136,7 @@ def _autoscale(service: Service, is_cluster: bool) -> Autoscale | None:
     )
 
 
-def _source(service: Service) -> Source | None:
+def source_of(service: Service) -> Source | None:
     """Wheels are copied into the image; everything else is what pip is asked for."""
     if not service.file.install:
         return None

@@ -48,10 +48,18 @@ def wait_until_ready(
             return status
         reason = _failure(status, health, before) or ("" if time.monotonic() < deadline else _too_late(status, seconds))
         if reason:
-            hint = f"`tonnage logs {deployment.id}` shows all; tonnage stop {deployment.id} --remove lets it go"
-            raise DoesNotComeUp(f"{deployment.id} does not come up: {reason}", hint, _last_lines(deployment, engine))
+            raise _gives_up(deployment, engine, reason)
         say(f"{deployment.id} is {status.state} {status.reason}")
         time.sleep(_POLL_SECONDS)
+
+
+def _gives_up(deployment: Deployment, engine: Engine, reason: str) -> DoesNotComeUp:
+    lines = _last_lines(deployment, engine)
+    hint = f"`tonnage logs {deployment.id}` shows all; tonnage stop {deployment.id} --remove lets it go"
+    if any("No module named tonnage" in line for line in lines):
+        reason = f"{deployment.image} has no Tonnage"
+        hint = f"install: ['tonnage[serve]'] in the service file; before, tonnage stop {deployment.id} --remove"
+    return DoesNotComeUp(f"{deployment.id} does not come up: {reason}", hint, lines)
 
 
 def _failure(status: JobStatus, health: Health, restarts: int) -> str:
