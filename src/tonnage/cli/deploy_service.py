@@ -54,6 +54,7 @@ def deploy_service(path: Path, asked: Asked, typed: frozenset[str]) -> int:
         _reconfigure(deployment, job, asked)
     else:
         _check_ports(service, asked)
+        _check_models(service, asked)
         deployment = deploy(job, asked.engine, asked.options, deployments)
     return _report(deployment, service, asked)
 
@@ -102,6 +103,19 @@ def _check_ports(service: Service, asked: Asked) -> None:
     for name, port in service.file.ports.model_dump().items():
         if is_taken(port):
             raise service.error(("ports", name), f"port {port} is taken", f"choose another one, such as {free_port()}")
+
+
+def _check_models(service: Service, asked: Asked) -> None:
+    """Before the server in the container finds it out."""
+    from tonnage.engines.containerfile import NOBODY
+
+    kind, place = service.models
+    others = Path(place).stat().st_mode & 0o005 if kind == "folder" else 0o005
+    if others != 0o005 and getattr(asked.options, "user", "") == NOBODY:
+        raise service.error(
+            ("models",), f"{place} cannot be read by nobody, whom the server runs as",
+            f"chmod o+rx {place}, or -o user= names another user",
+        )  # fmt: skip
 
 
 def _report(deployment: Deployment, service: Service, asked: Asked) -> int:

@@ -31,8 +31,8 @@ def status_command(
         rows = list(statuses(deployments))
     rows = [(tell_server(deployment, status), status) for deployment, status in rows]
     if as_json:
-        described = [describe(*row) | _server(row[0], row[1]) for row in rows]
-        print(json.dumps(described[0] if identity else {"deployments": described}))
+        described = [describe(*row) for row in rows]
+        print(json.dumps(described[0] | _server(*rows[0]) if identity else {"deployments": described}))
     elif rows:
         _print_table(rows)
         if identity:

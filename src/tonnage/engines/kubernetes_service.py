@@ -12,6 +12,8 @@ from tonnage.errors import UsageError
 Document = dict[str, Any]
 
 _START_PERIOD, _LIVE_PERIOD, _READY_PERIOD = 2, 10, 2  # seconds between two questions
+# A pod that ends is still sent new clients until all nodes know; its server would refuse them. Part of the grace period.
+_LEAVE_SECONDS = 5
 _DOWN_SECONDS = 300  # that fewer instances must have been enough, before one is given up
 
 
@@ -34,7 +36,7 @@ def with_service(documents: list[Document], job: Job, service: ServiceTraits, me
 def _complete(deployment: Document, job: Job, service: ServiceTraits) -> None:
     spec = deployment["spec"]["template"]["spec"]
     container = spec["containers"][0]
-    container |= _probes(service)
+    container |= _probes(service) | {"lifecycle": {"preStop": {"sleep": {"seconds": _LEAVE_SECONDS}}}}
     grace = spec["terminationGracePeriodSeconds"]
     spec["terminationGracePeriodSeconds"] = max(grace, service.grace_seconds)
     for number, folder in enumerate(service.folders):

@@ -9,6 +9,8 @@ import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
 
 LIVE, READY = "/v2/health/live", "/v2/health/ready"
 _INDEX = "/v2/repository/index"
@@ -56,7 +58,7 @@ def status_of(url: str) -> int | None:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return None
 
 
@@ -67,13 +69,14 @@ def _models(base: str) -> tuple[ModelTold, ...]:
     except urllib.error.HTTPError as error:
         error.close()
         return ()
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return ()
     names = ("name", "version", "state", "reason")
-    return tuple(ModelTold(*(str(each.get(name, "")) for name in names)) for each in told)
+    models = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    return tuple(ModelTold(*(str(each.get(name, "")) for name in names)) for each in models)
 
 
-def _open(url: str, body: bytes | None = None):  # type: ignore[no-untyped-def]  # as urllib has it
+def _open(url: str, body: bytes | None = None) -> Any:
     """No certificate is verified: nothing is said to the server that is secret, and it is asked by a number."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
