@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
 import pytest
+import typer
 import yaml
 
+from tonnage.cli.main import app
 from tonnage.errors import InvalidFile, NotFound
 from tonnage.serve.service_file import read_service
 from tonnage.serve.service_folders import folders_of
@@ -99,6 +102,14 @@ def test_every_option_of_the_server_can_be_said_in_the_file(tmp_path: Path) -> N
         tls_certificate=Path("/c.pem"), tls_key=tmp_path / "k.pem", body_limit=2 << 20, drain_seconds=9.0,
         log_format="json",
     )  # fmt: skip
+
+
+def test_every_option_of_the_command_can_be_said_in_the_file(tmp_path: Path) -> None:
+    """An option that is added to `tonnage serve` is added to service.yaml, or this test says that it was forgotten."""
+    command = typer.main.get_command(app).commands["serve"].commands["run"]  # type: ignore[attr-defined]
+    options = {parameter.name for parameter in command.params} - {"config", "debug", "help"}
+    assert options == {field.name for field in fields(ServeSettings)}
+    assert options == set(settings_of(read_service(write(tmp_path, EVERYTHING))))
 
 
 def test_what_is_typed_wins_over_the_file(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_cluster_s_pod_is_the_same_server(service: Rig, tmp_path: Path) -> Non
 
 
 def test_stopping_answers_what_has_come_in(service: Rig) -> None:
-    write_slow_model(service.folder / "models", "slow", rounds=20_000)
+    write_slow_model(service.folder / "models", "slow", rounds=6_000)
     until(lambda: answers(service, "slow"), "the slow model is not served")
     results: list[np.ndarray] = []
     asking = threading.Thread(target=lambda: results.append(service.infer("slow")))

@@ -85,20 +85,20 @@ def _run(source: SettingsSource) -> None:
     from tonnage.errors import MissingDependency
     from tonnage.serve.logs import start_logging
 
-    settings = source.read()
-    start_logging(settings.log_format)
+    start_logging(source.read().log_format)
     try:
         import uvloop
 
         from tonnage.serve.following import following
         from tonnage.serve.server import serve
 
-        options = settings.options()
+        follow = following(source) if source.file else None  # from here on no change is missed
+        options = source.read().options()
     except ModuleNotFoundError as error:
         message = f"the inference server needs the package {error.name}"
         raise MissingDependency(message, "pip install 'tonnage[serve]'") from None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(options, _say, following(source) if source.file else None))
+        runner.run(serve(options, _say, follow))
 
 
 def _say(addresses: Addresses) -> None:
