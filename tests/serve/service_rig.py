@@ -5,7 +5,9 @@ No registry and no package index is asked: everything is what runs the tests.
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
+import ipaddress
 import os
 import re
 import subprocess
@@ -18,6 +20,9 @@ from pathlib import Path
 
 import onnx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import tonnage
 
@@ -124,6 +129,19 @@ def write_slow_model(models: Path, name: str, rounds: int) -> None:
         nodes, name, [tensor("INPUT", kind.FLOAT, row)], [tensor("OUTPUT", kind.FLOAT, row)], constants
     )
     _save(graph, models / name / "1")
+
+
+def write_certificate(folder: Path) -> None:
+    """certificate.pem and key.pem of a server at 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "service")])
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = made.add_extension(here, critical=False).sign(key, hashes.SHA256())
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    plain = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(*plain))
 
 
 def _save(graph: onnx.GraphProto, place: Path) -> None:

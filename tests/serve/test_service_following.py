@@ -11,45 +11,42 @@ from pathlib import Path
 import pytest
 
 from tonnage.serve.following import following
+from tonnage.serve.reconfiguring import reconfigure
 from tonnage.serve.server import Control, ServeOptions, Server
 from tonnage.serve.settings import ServeSettings, SettingsSource
 
 TOKEN = "a-token-of-sixteen-letters"
 
 
-class Told:
-    """In the place of a server."""
-
-    def __init__(self) -> None:
-        self.options: list[ServeOptions] = []
-
-    async def reconfigure(self, options: ServeOptions) -> None:
-        self.options.append(options)
-
-
 def follow_while(source: SettingsSource, *changes: Callable[[], object]) -> list[ServeOptions]:
     """Each change waits until it was noticed: an error in the log counts as well as new options."""
-    told, noticed = Told(), logging.Handler()
+    told: list[ServeOptions] = []
     said: list[str] = []
+    noticed = logging.Handler()
     noticed.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("tonnage.serve")
 
+    async def reconfigure(_: object, options: ServeOptions) -> None:
+        told.append(options)
+
     async def run() -> None:
-        task = asyncio.create_task(following(source, 0.001)(told))  # type: ignore[arg-type]
+        task = asyncio.create_task(following(source, 0.001)(None))  # type: ignore[arg-type]
         for change in changes:
-            before = len(told.options) + len(said)
+            before = len(told) + len(said)
             change()
             async with asyncio.timeout(10):
-                while len(told.options) + len(said) == before:
+                while len(told) + len(said) == before:
                     await asyncio.sleep(0.001)
         task.cancel()
 
     log.addHandler(noticed)
     try:
-        asyncio.run(run())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tonnage.serve.following.reconfigure", reconfigure)
+            asyncio.run(run())
     finally:
         log.removeHandler(noticed)
-    return told.options
+    return told
 
 
 @pytest.fixture
@@ -123,7 +120,7 @@ def reconfigured(options: ServeOptions, *changes: ServeOptions) -> Server:
     async def run() -> Server:
         server = Server(options)
         for change in changes:
-            await server.reconfigure(change)
+            await reconfigure(server, change)
         await server.stop()
         return server
 

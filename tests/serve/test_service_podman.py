@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ import pytest
 import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
 import yaml
-from service_rig import podman, run_podman, serve_image, write_model, write_slow_model, write_wheel
+from service_rig import podman, run_podman, serve_image, write_certificate, write_model, write_slow_model, write_wheel
 from tritonclient.utils import InferenceServerException
 
 from tonnage.engines.base import EngineOptions
@@ -34,6 +36,7 @@ from tonnage.serve.service_job import job_of_service
 __all__ = ["podman", "serve_image"]
 
 pytestmark = pytest.mark.slow
+TOKEN = "a-token-of-many-letters"
 ROWS = np.arange(4, dtype=np.float32).reshape(1, 4)
 
 
@@ -231,6 +234,40 @@ def test_stopping_answers_what_has_come_in(service: Rig) -> None:
 def busy(rig: Rig, model: str) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{rig.ports['metrics']}/metrics") as answer:
         return f'tonnage_instances_busy{{model="{model}",version="1"}} 1' in answer.read().decode()
+
+
+def test_tokens_and_certificates_are_the_server_s_alone(serve_image: str, tmp_path: Path) -> None:
+    """Files that only their owner can read here; the server in the container runs as nobody, and reads copies."""
+    write_certificate(tmp_path)
+    (tmp_path / "access.yaml").write_text(f"clients:\n- {{name: alice, token: {TOKEN}}}\n")
+    for name in ("access.yaml", "key.pem"):
+        (tmp_path / name).chmod(0o600)
+    rig = new_rig(tmp_path, serve_image)
+    rig.write(access="access.yaml", tls={"certificate": "certificate.pem", "key": "key.pem"}, control="explicit")
+    try:
+        done = rig.deploy("--wait")
+        assert done.returncode == 0, done.stderr
+        assert ask(rig) == 401
+        assert ask(rig, TOKEN) == 200
+        (tmp_path / "access.yaml").write_text(f"clients:\n- {{name: alice, token: {TOKEN[::-1]}}}\n")
+        assert rig.deploy().returncode == 0
+        until(lambda: ask(rig, TOKEN[::-1]) == 200, "the new token is not taken over")
+        assert ask(rig, TOKEN) == 401
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state", tmp_path / "state" / "podman")} == {0o700}
+    finally:
+        run_podman("rm", "--force", "--time=0", rig.name)
+
+
+def ask(rig: Rig, token: str = "") -> int:
+    context = ssl.create_default_context(cafile=str(rig.folder / "certificate.pem"))
+    url = f"https://127.0.0.1:{rig.ports['http']}/v2/models/double"
+    try:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
 
 
 # -- what does not come up ------------------------------------------------------------------------------------------------

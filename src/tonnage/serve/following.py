@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tonnage.errors import TonnageError
+from tonnage.serve.reconfiguring import reconfigure
 from tonnage.serve.server import Server
 from tonnage.serve.settings import ServeSettings, SettingsSource
 
@@ -40,7 +41,7 @@ def following(source: SettingsSource, look_seconds: float = LOOK_SECONDS) -> Fol
 async def _apply(server: Server, source: SettingsSource) -> None:
     try:
         options = await asyncio.to_thread(lambda: source.read().options())
-        await server.reconfigure(options)
+        await reconfigure(server, options)
     except TonnageError as error:
         log.error("the new configuration is not used", extra={"reason": error.message})
 

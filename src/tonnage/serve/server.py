@@ -8,7 +8,7 @@ import signal
 import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,6 @@ from tonnage.serve.rest import Rest, refusal
 
 log = logging.getLogger("tonnage.serve")
 _BACKLOG = 1024
-# What cannot be changed while the server runs.
-FIXED = ("repository", "host", "http_port", "grpc_port", "metrics_port", "gpus", "tls")
 
 
 class Control(StrEnum):
@@ -110,25 +108,12 @@ class Server:
         await self.models.close()
         self._metrics.drain()
 
-    async def reconfigure(self, options: ServeOptions) -> None:
-        """While it runs. What cannot be changed so is told, and stays as it is."""
-        before = self.options
-        fixed = {name: getattr(before, name) for name in FIXED}
-        later = [name for name, value in fixed.items() if getattr(options, name) != value]
-        if later:
-            log.warning("the configuration has changes that need a restart", extra={"fields": ",".join(later)})
-        self.options = replace(options, **fixed)
-        self._set_limits(before)
+    def apply(self, options: ServeOptions) -> None:
+        """Other options while it runs; see `reconfiguring` for what may be changed so."""
+        self.options = options
+        self._rest.limits = self._http.limits = options.limits
+        self._rest.access = self._metrics_port.access = self._service.access = options.access
         self._set_polling()
-        await self._load_named(before)
-        log.info("the new configuration is used")
-
-    def _set_limits(self, before: ServeOptions) -> None:
-        """Clients keep what they have used up of their rate, unless the access itself has changed."""
-        self._rest.limits = self._http.limits = self.options.limits
-        if self.options.access.says_the_same(before.access):
-            self.options = replace(self.options, access=before.access)
-        self._rest.access = self._metrics_port.access = self._service.access = self.options.access
 
     def _set_polling(self) -> None:
         wanted = self.options.control is Control.POLL
@@ -137,16 +122,6 @@ class Server:
         elif not wanted and self._polling is not None:
             self._polling.cancel()
             self._polling = None
-
-    async def _load_named(self, before: ServeOptions) -> None:
-        """Models that are newly named are loaded, those that are named no more are unloaded."""
-        if self.options.control is not Control.EXPLICIT or self.options.load_models == before.load_models:
-            return
-        had, wanted = set(self._wanted(before)), set(self._wanted(self.options))
-        for name in sorted(wanted - had):
-            await self._load(name)
-        for name in sorted(had - wanted):
-            await self.models.unload(name)
 
     async def _stop_grpc(self) -> None:
         if self._grpc is not None:
@@ -179,15 +154,16 @@ class Server:
 
     async def _load_all(self) -> None:
         """What cannot be loaded is told, and the others are served."""
-        for name in self._wanted(self.options):
-            await self._load(name)
+        for name in self.wanted(self.options):
+            await self.try_load(name)
 
-    def _wanted(self, options: ServeOptions) -> list[str]:
+    def wanted(self, options: ServeOptions) -> list[str]:
+        """The models that are loaded with these options when the server starts."""
         names = self.repository.models()
         wanted = list(names) if "*" in options.load_models or options.control is not Control.EXPLICIT else []
         return wanted + [name for name in options.load_models if name not in ("*", *wanted)]
 
-    async def _load(self, name: str) -> None:
+    async def try_load(self, name: str) -> None:
         try:
             await self.models.load(name)
         except TonnageError as error:
@@ -198,7 +174,7 @@ class Server:
             await asyncio.sleep(self.options.poll_seconds)
             changed, gone = self.models.changes()
             for name in changed:
-                await self._load(name)
+                await self.try_load(name)
             for name in gone:
                 await self.models.unload(name)
 
