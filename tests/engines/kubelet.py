@@ -22,6 +22,7 @@ Document = dict[str, Any]
 JOBS, PODS = kmock.resource("batch/v1/jobs"), kmock.resource("v1/pods")
 _KNOWN = (
     JOBS, PODS, kmock.resource("v1/services"), kmock.resource("v1/configmaps"), kmock.resource("v1/nodes"),
+    kmock.resource("policy/v1/poddisruptionbudgets"), kmock.resource("autoscaling/v2/horizontalpodautoscalers"),
     kmock.resource("apps/v1/deployments"), kmock.resource("resource.k8s.io/v1/resourceclaimtemplates"),
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ def write_rootfs(path: Path) -> Path:
         for folder in ("tmp", "proc", "sys", "dev", "etc", "run", "app"):
             _add_folder(archive, folder)
         _add_text(archive, "etc/passwd", "root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/tmp:/bin/false\n")
-        for needed in sorted(_libraries([python, *extensions])):
+        for needed in sorted(libraries_of([python, *extensions])):
             archive.add(needed.resolve(), arcname=str(needed).lstrip("/"))
         archive.add(python, arcname="usr/bin/python3")
         archive.add(library, arcname=str(library).lstrip("/"), filter=_wanted)
@@ -40,7 +40,7 @@ def python_home() -> str:
     return sys.base_prefix
 
 
-def _libraries(binaries: list[Path]) -> set[Path]:
+def libraries_of(binaries: list[Path]) -> set[Path]:
     """Shared libraries by the names under which the loader looks for them, the loader included."""
     listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
     return {Path(found) for found in re.findall(r"(/[^\s:()]+\.so[^\s:()]*)(?= \()", listed)}

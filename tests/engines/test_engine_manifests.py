@@ -236,7 +236,8 @@ def test_a_name_that_no_label_of_a_node_can_have_is_refused() -> None:
 
 def test_requirements_come_before_the_program() -> None:
     source = Source(files={"a.py": b""}, digest=DIGEST, requirements=("numpy==2.4.6",))
-    assert render_containerfile("python:3", source).splitlines() == [
+    job = Job(name="x", image="python:3", command=("a",))
+    assert render_containerfile(job, source).splitlines() == [
         "FROM python:3",
         "COPY requirements.txt /requirements.txt",
         'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "-r", "/requirements.txt"]',
@@ -247,8 +248,9 @@ def test_requirements_come_before_the_program() -> None:
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
 def test_no_file_leaves_the_folder_of_the_build(tmp_path: Path, name: str) -> None:
+    job = Job(name="x", image="python:3", command=("a",))
     with pytest.raises(UsageError, match="outside"):
-        write_context(tmp_path, "python:3", Source(files={name: b""}, digest=""))
+        write_context(tmp_path, job, Source(files={name: b""}, digest=""))
 
 
 def test_another_program_or_image_has_another_tag() -> None:

@@ -21,7 +21,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 
 
 def deploy_command(
-    program: Annotated[Path, typer.Argument(help="A script, or a label from tonnage configure.")],
+    context: typer.Context,
+    program: Annotated[Path, typer.Argument(help="A script, a label from tonnage configure, or a service.yaml.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
     engine: Annotated[
         str, typer.Option("--engine", "-e", help="local, podman, docker, kubernetes, slurm or ray.")
@@ -50,11 +51,13 @@ def deploy_command(
     timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most.", min=0.1)] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Put PROGRAM on an engine with exactly these resources, or with those of a signed label.
+    """Put PROGRAM on an engine with exactly these resources, or with those of a signed label or a service file.
 
     With --wait, the exit code is that of the program: tonnage deploy train.py --wait -- --epochs 3
     """
     from tonnage.cli.deploy_label import notes_of, refuse_contradictions
+    from tonnage.cli.deploy_service import Asked, deploy_service, is_service_file
+    from tonnage.cli.typed import typed_options
     from tonnage.engines.jobs import check_image, check_script, hardware_of, job_of
     from tonnage.engines.options import parse_options
     from tonnage.engines.registry import find_engine
@@ -63,6 +66,9 @@ def deploy_command(
 
     chosen = find_engine(engine)
     options = parse_options(chosen.Options, option or [])
+    if is_service_file(program):
+        asked = Asked(chosen, options, name, dry_run, wait, timeout, as_json)
+        return deploy_service(program, asked, typed_options(context))
     surroundings = _surroundings(port or [], mount or [], env or [], replicas, pids, numa_node, shared_memory)
     finish = partial(_finish, chosen, options, dry_run, wait, timeout, as_json)
     if is_label(program):

@@ -32,9 +32,11 @@ def status_command(
     rows = [(tell_server(deployment, status), status) for deployment, status in rows]
     if as_json:
         described = [describe(*row) for row in rows]
-        print(json.dumps(described[0] if identity else {"deployments": described}))
+        print(json.dumps(described[0] | _server(*rows[0]) if identity else {"deployments": described}))
     elif rows:
         _print_table(rows)
+        if identity:
+            _print_server(*rows[0])
     else:
         print("nothing was deployed yet", file=sys.stderr)
     return 0
@@ -98,6 +100,32 @@ def tell_server(deployment: Deployment, status: JobStatus, engine: Engine | None
         print(f"warning: {deployment.id} could not be reported: {error.message}; {later}", file=sys.stderr)
         return deployment
     return replace(deployment, report=report)
+
+
+def _server(deployment: Deployment, status: JobStatus) -> dict[str, Any]:
+    """What an inference server that runs on this machine tells of itself."""
+    from tonnage.engines.base import JobState
+    from tonnage.engines.service import SERVICE_LABEL
+
+    if SERVICE_LABEL not in deployment.labels or status.state is not JobState.RUNNING:
+        return {}
+    from dataclasses import asdict
+
+    from tonnage.serve.service_waiting import health_of
+
+    health = health_of(deployment)
+    return {} if health is None else {"server": asdict(health)}
+
+
+def _print_server(deployment: Deployment, status: JobStatus) -> None:
+    told = _server(deployment, status).get("server")
+    if told is None:
+        return
+    print("ready" if told["is_ready"] else "live, not ready" if told["is_live"] else "it does not answer yet")
+    for model in told["models"]:
+        version = f" version {model['version']}" if model["version"] else ""
+        why = f": {model['reason']}" if model["reason"] else ""
+        print(f"{model['name']}{version} {(model['state'] or 'not loaded').lower()}{why}")
 
 
 def ending(deployment: Deployment, status: JobStatus) -> str:

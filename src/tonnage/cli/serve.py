@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
-    from tonnage.serve.server import Addresses, ServeOptions
+    from tonnage.serve.server import Addresses
+    from tonnage.serve.settings import SettingsSource
 
 
 class ServeGroup(TyperGroup):
@@ -23,7 +24,11 @@ class ServeGroup(TyperGroup):
 
 
 def run_command(
-    models: Annotated[Path, typer.Argument(help="The folder: MODEL/VERSION/model.onnx and so on.")],
+    context: typer.Context,
+    models: Annotated[Path | None, typer.Argument(help="The folder: MODEL/VERSION/model.onnx and so on.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A service.yaml for what is not said here; it is read again when it changes.")
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(help="For REST and the page; 0 takes any.", min=0, max=65535)] = 8000,
     grpc_port: Annotated[int, typer.Option(help="For gRPC.", min=0, max=65535)] = 8001,
@@ -58,50 +63,54 @@ def run_command(
     ONNX, PyTorch and Caffe models are found by their files; config.pbtxt or config.yaml beside the versions says how
     they are served. SIGTERM answers what has come in and ends.
     """
-    from tonnage.serve.access import read_access
-    from tonnage.serve.http_messages import HttpLimits
-    from tonnage.serve.logs import start_logging
-    from tonnage.serve.server import ServeOptions
+    from tonnage.cli.typed import typed_options
+    from tonnage.serve.settings import ServeSettings, SettingsSource
 
-    start_logging(log_format)
-    options = ServeOptions(
-        repository=models,
+    typed = ServeSettings(
+        models=models,
         host=host,
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,
-        gpus=gpus_of(device),
-        control=_control(control),
-        load_models=tuple(load_model or ("*",)),
+        device=device,
+        control=control,
+        load_model=tuple(load_model or ("*",)),
         poll_seconds=poll_seconds,
+        access=access,
+        rate_limit=rate_limit,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        body_limit=_bytes("--body-limit", body_limit),
         drain_seconds=drain_seconds,
-        limits=HttpLimits(
-            most_body_bytes=_bytes("--body-limit", body_limit),
-            most_held_bytes=_bytes("--in-flight-limit", in_flight_limit),
-            most_connections=connection_limit,
-        ),
-        access=read_access(access, rate_limit),
-        tls=_tls(tls_certificate, tls_key),
+        in_flight_limit=_bytes("--in-flight-limit", in_flight_limit),
+        connection_limit=connection_limit,
+        memory_limit=_bytes("--memory-limit", memory_limit) if memory_limit else None,
+        log_format=log_format,
         log_requests=log_requests,
-        memory_limit_bytes=_bytes("--memory-limit", memory_limit) if memory_limit else None,
     )
-    _run(options)
+    _run(SettingsSource(typed, typed_options(context), config))
 
 
-def _run(options: ServeOptions) -> None:
+def _run(source: SettingsSource) -> None:
     import asyncio
 
     from tonnage.errors import MissingDependency
+    from tonnage.serve.logs import start_logging
 
+    start_logging(source.read().log_format)
     try:
         import uvloop
 
+        from tonnage.serve.following import following
         from tonnage.serve.server import serve
+
+        follow = following(source) if source.file else None  # from here on no change is missed
+        options = source.read().options()
     except ModuleNotFoundError as error:
         message = f"the inference server needs the package {error.name}"
         raise MissingDependency(message, "pip install 'tonnage[serve]'") from None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(serve(options, _say))
+        code = runner.run(serve(options, _say, follow))
     if code:
         raise typer.Exit(code)
 
@@ -112,33 +121,6 @@ def _say(addresses: Addresses) -> None:
     print(f"metrics at {addresses.metrics}", file=sys.stderr, flush=True)
 
 
-def gpus_of(device: str) -> tuple[int, ...]:
-    """None for the processor; raises `UsageError`."""
-    from tonnage.errors import UsageError
-    from tonnage.hardware.probe import probe
-
-    kind, _, numbers = device.partition(":")
-    if device == "cpu":
-        return ()
-    if kind != "cuda" or not all(number.isdigit() for number in numbers.split(",") if numbers):
-        raise UsageError(f"--device {device} is no device", "for example: --device cuda, or --device cuda:0,2")
-    here = len(probe().gpus)
-    chosen = tuple(int(number) for number in numbers.split(",")) if numbers else tuple(range(here))
-    if not chosen or max(chosen) >= here:
-        raise UsageError(f"--device {device}: this machine has {here} GPUs", "--device cpu needs none")
-    return chosen
-
-
-def _control(text: str) -> Any:
-    from tonnage.errors import UsageError
-    from tonnage.serve.server import Control
-
-    try:
-        return Control(text)
-    except ValueError:
-        raise UsageError(f"--control {text} is not known", f"one of {', '.join(Control)}") from None
-
-
 def _bytes(option: str, text: str) -> int:
     from tonnage.errors import UsageError
     from tonnage.hardware.quantities import parse_bytes
@@ -147,13 +129,3 @@ def _bytes(option: str, text: str) -> int:
         return parse_bytes(text)
     except ValueError as error:
         raise UsageError(f"{option} {text}: {error}", f"for example: {option} 64MiB") from None
-
-
-def _tls(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
-    from tonnage.errors import UsageError
-
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise UsageError("TLS needs both --tls-certificate and --tls-key")
-    return certificate, key

@@ -32,9 +32,9 @@ def tune_command(
 
     Clients ask without pause: what is measured is how much the model can do, not how long one alone waits.
     """
-    from tonnage.cli.serve import gpus_of
     from tonnage.serve.configuration_text import write_configuration
     from tonnage.serve.repository import Repository
+    from tonnage.serve.settings import gpus_of
 
     repository = Repository(models)
     folders = [repository.model(name) for name in model] if model else list(repository.models().values())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, NewType, Protocol, TypeVar, runtime_checkable
 
+from tonnage.engines.service import ServiceTraits
 from tonnage.errors import UsageError
 
 JobId = NewType("JobId", str)
@@ -101,6 +102,7 @@ class Job:
     after: tuple[JobId, ...] = ()  # starts when these are over, however they ended
     requeue: bool = False  # may be started again, where it was killed or its node was lost
     replicas: int = 0  # 0: a job that ends; else a service with so many instances
+    service: ServiceTraits | None = None  # of one that is watched, and follows its configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +217,13 @@ class Restarts(Protocol):
     """An engine that keeps to `Job.requeue` by itself."""
 
     restarts_jobs: ClassVar[bool]
+
+
+@runtime_checkable
+class Reconfigures(Protocol):
+    """An engine that replaces the files of a service while it runs."""
+
+    def reconfigure(self, manifest: Manifest) -> None: ...
 
 
 @runtime_checkable

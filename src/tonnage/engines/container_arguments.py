@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.engines.base import EngineOptions, Job, JobId, Resources
 from tonnage.engines.container_environment import environment_arguments
+from tonnage.engines.container_service import service_arguments
 from tonnage.engines.free_gpus import GPU_KIND, choose_free, choose_planned
 from tonnage.engines.host import Host, format_cores, node_for
 from tonnage.engines.ports import LOOPBACK
@@ -36,12 +37,15 @@ class Chosen:
     cores: str = ""  # of this node, as the kernel lists them
 
 
-def create_arguments(job: Job, options: ContainerOptions, chosen: Chosen, image: str) -> list[str]:
-    """Everything after the client's name."""
+def create_arguments(
+    job: Job, options: ContainerOptions, chosen: Chosen, image: str, *, health_words: bool = False
+) -> list[str]:
+    """Everything after the client's name. `health_words`: it takes a health check without a shell."""
     return [
         "create", f"--name={job.name}", "--pull=never", "--init",
         *_limits(job.resources, chosen),
         *_protection(options),
+        *(service_arguments(job.service, health_words=health_words) if job.service else ()),
         *(f"--device={gpu}" for gpu in chosen.gpus),
         *_surroundings(job, options, chosen.gpus),
         image, *job.command,

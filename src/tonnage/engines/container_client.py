@@ -30,6 +30,7 @@ class Dialect:
     cores: tuple[str, ...]  # where the answer has them
     memory_bytes: tuple[str, ...]
     start_it: str
+    health_words: bool = False  # a health check may be a list of words, which needs no shell in the image
     remote: str = ""  # without this variable, the machine behind the client is this one
 
 
@@ -41,6 +42,7 @@ PODMAN = Dialect(
     cores=("host", "cpus"),
     memory_bytes=("host", "memTotal"),
     start_it="`podman info` tells what is wrong",
+    health_words=True,
     remote="CONTAINER_HOST",
 )
 DOCKER = Dialect(

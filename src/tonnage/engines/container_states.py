@@ -37,7 +37,9 @@ def container_status(
         if is_cancelled and _STATES.get(state["Status"]) is JobState.PENDING:
             return JobStatus(state=JobState.CANCELLED)  # before it was started
         kind = _STATES.get(state["Status"], JobState.UNKNOWN)
-        return JobStatus(state=kind, reason=_so_far(state), started_at=_seconds(state.get("StartedAt")))
+        restarts = int(document.get("RestartCount") or 0)
+        reason = _so_far(state) or _again(restarts)
+        return JobStatus(state=kind, reason=reason, started_at=_seconds(state.get("StartedAt")), restarts=restarts)
     code = int(state["ExitCode"])
     kind = JobState.CANCELLED if is_cancelled else JobState.FAILED if code else JobState.SUCCEEDED
     return JobStatus(
@@ -46,6 +48,7 @@ def container_status(
         reason=_why(document, code, kernel_log or read_kernel_log) if kind is JobState.FAILED else "",
         started_at=_seconds(state.get("StartedAt")),
         ended_at=_seconds(state.get("FinishedAt")),
+        restarts=int(document.get("RestartCount") or 0),
     )
 
 
@@ -53,6 +56,11 @@ def _so_far(state: dict[str, Any]) -> str:
     folder = memory_folder_of(int(state.get("Pid") or 0)) if state.get("Pid") else None
     kills = memory_kills(folder) if folder else 0
     return f"{kills} of its processes were killed for memory" if kills else ""
+
+
+def _again(restarts: int) -> str:
+    times = "once" if restarts == 1 else f"{restarts} times"
+    return f"it failed and was started again, {times} so far" if restarts else ""
 
 
 def _why(document: dict[str, Any], code: int, kernel_log: Callable[[], str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from tonnage.engines.container_arguments import (
 )
 from tonnage.engines.container_client import DOCKER, PODMAN, Client, Dialect
 from tonnage.engines.container_environment import check_lines, lines, named, note
+from tonnage.engines.container_service import SHOWN_FOLDER, shown_folders, with_folders, write_folders
 from tonnage.engines.container_states import container_status
 from tonnage.engines.containerfile import image_tag, render_containerfile, write_context
 from tonnage.engines.folders import state_folder
@@ -65,12 +67,15 @@ class ContainerEngine:
         own = own_options(options, ContainerOptions)
         _check(job)
         chosen, notes = not_chosen_yet(job.resources, own)
-        text = note(job) + notes + self._readable(_arguments(job, own, chosen), len(job.command))
+        arguments = self._arguments(with_folders(job, SHOWN_FOLDER), own, chosen)
+        text = note(job) + notes + self._readable(arguments, len(job.command))
+        if job.service is not None:
+            text = shown_folders(job.service) + text
         if job.source is not None:
             build = (
                 f"{self.dialect.command} build {shlex.join(self.dialect.build)} --tag {image_tag(job, job.source)} ."
             )
-            text = f"# Containerfile\n{render_containerfile(job.image, job.source)}\n{build}\n{text}"
+            text = f"# Containerfile\n{render_containerfile(job, job.source)}\n{build}\n{text}"
         started = f"{text}\n{self.dialect.command} start {job.name}\n"
         return Manifest(engine=self.name, name=job.name, text=started, job=job, options=own)
 
@@ -85,10 +90,12 @@ class ContainerEngine:
             self._build(job, base)
         # By a mark of its own and not by its name: what is removed on failure is never another job of that name.
         start = secrets.token_hex(8)
-        marked = replace(job, labels={_START_LABEL: start, **job.labels})
+        marked = replace(with_folders(job, self._files(start)), labels={_START_LABEL: start, **job.labels})
         try:
+            if job.service is not None:
+                write_folders(job.service, self._files(start))
             with gpu_holders(self, job.resources.gpu_count) as holders:
-                arguments = _arguments(marked, options, self._choose(job, options, holders))
+                arguments = self._arguments(marked, options, self._choose(job, options, holders))
                 said = self.client.run(*arguments, environment=named(job), given=lines(job))
             container = said.strip().splitlines()[-1]
             self.client.run("start", container)
@@ -97,6 +104,12 @@ class ContainerEngine:
             self._remove_started(start)
             raise
         return JobId(job.name)
+
+    def reconfigure(self, manifest: Manifest) -> None:
+        """Other files in the place of those that the service reads."""
+        document = self._inspect(JobId(manifest.name))
+        if manifest.job.service is not None:
+            write_folders(manifest.job.service, self._files(document["Config"]["Labels"][_START_LABEL]))
 
     def state(self, job_id: JobId) -> JobStatus:
         return self._status(self._inspect(job_id))
@@ -132,6 +145,7 @@ class ContainerEngine:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id}")
         self.client.run("rm", "--force", document["Id"])
         self._mark(document).unlink(missing_ok=True)
+        shutil.rmtree(self._files(document["Config"]["Labels"].get(_START_LABEL, "-")), ignore_errors=True)
 
     # -- inside -----------------------------------------------------------------------------------------------------------
 
@@ -140,6 +154,12 @@ class ContainerEngine:
         options, rest = arguments[1 : -command_words - 1], arguments[-command_words - 1 :]
         lines = [f"{self.dialect.command} {arguments[0]}", *map(shlex.quote, options), shlex.join(rest)]
         return " \\\n  ".join(lines)
+
+    def _arguments(self, job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
+        image = image_tag(job, job.source) if job.source else job.image
+        grace = max(options.grace_seconds, job.service.grace_seconds if job.service else 0)
+        marked = replace(job, labels={_GRACE_LABEL: str(grace), **job.labels})
+        return create_arguments(marked, options, chosen, image, health_words=self.dialect.health_words)
 
     def _choose(self, job: Job, options: ContainerOptions, holders: Mapping[str, JobId]) -> Chosen:
         devices = cdi_devices(options.cdi_kind, self._cdi_folders)
@@ -150,6 +170,7 @@ class ContainerEngine:
         with suppress(TonnageError):  # what went wrong first is what the user must know
             for document in self._documents(f"{_START_LABEL}={start}"):
                 self.client.run("rm", "--force", document["Id"])
+        shutil.rmtree(self._files(start), ignore_errors=True)
 
     def _check_size(self, job: Job) -> None:
         """Of the machine behind the client; GPUs are looked at when they are chosen."""
@@ -187,7 +208,7 @@ class ContainerEngine:
         if built is not None and (built["Config"].get("Labels") or {}).get(_BASE_LABEL) == base:
             return
         with tempfile.TemporaryDirectory(prefix="tonnage-build-") as folder:
-            write_context(Path(folder), job.image, job.source)
+            write_context(Path(folder), job, job.source)
             self.client.build(folder, tag, [f"{_BASE_LABEL}={base}"], one_layer=not job.source.requirements)
 
     def _documents(self, label: str) -> Iterator[dict[str, Any]]:
@@ -214,6 +235,10 @@ class ContainerEngine:
     def _status(self, document: dict[str, Any]) -> JobStatus:
         return container_status(document, self._mark(document).exists())
 
+    def _files(self, start: str) -> Path:
+        """Those that a service follows; the folder above is nobody else's to read."""
+        return self.folder / "services" / start
+
     def _mark(self, document: dict[str, Any]) -> Path:
         return self.folder / f"{document['Id'][:32]}.cancelled"
 
@@ -230,12 +255,6 @@ class DockerEngine(ContainerEngine):
 
     name = "docker"
     dialect = DOCKER
-
-
-def _arguments(job: Job, options: ContainerOptions, chosen: Chosen) -> list[str]:
-    image = image_tag(job, job.source) if job.source else job.image
-    marked = replace(job, labels={_GRACE_LABEL: str(options.grace_seconds), **job.labels})
-    return create_arguments(marked, options, chosen, image)
 
 
 def _check(job: Job) -> None:

@@ -14,6 +14,7 @@ from tonnage.engines.kubernetes_manifest import INSTANCE, MANAGED_BY, OWNER, Kub
 from tonnage.engines.kubernetes_states import CANCELLED, deployment_status, is_cancelled, job_status
 from tonnage.engines.names import check_environment, check_labels, check_name
 from tonnage.engines.ports import check_ports
+from tonnage.engines.service import SERVICE_LABEL
 from tonnage.errors import DoesNotFit, NotFound, TonnageError, UsageError
 from tonnage.profile.recorder import PREFIX
 from tonnage.units import format_bytes
@@ -25,6 +26,7 @@ Document = dict[str, Any]
 
 _KINDS = ("Job", "Deployment")
 _COMPANIONS = ("Service", "ResourceClaimTemplate", "ConfigMap")
+_OF_SERVICES = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
 
 
 class KubernetesEngine:
@@ -62,6 +64,13 @@ class KubernetesEngine:
             raise
         return manifest.job_id
 
+    def reconfigure(self, manifest: Manifest) -> None:
+        """Other files in the ConfigMap of a service; nodes hand them on to its pods in about a minute."""
+        for document in yaml.safe_load_all(manifest.text):
+            if document["kind"] == "ConfigMap":
+                metadata, change = document["metadata"], {"data": document["data"]}
+                self.cluster.patch("ConfigMap", metadata["namespace"], metadata["name"], change)
+
     def state(self, job_id: JobId) -> JobStatus:
         return self._status(self._find(job_id))
 
@@ -89,7 +98,8 @@ class KubernetesEngine:
         document = self._find(job_id)
         if not self._status(document).state.is_over:
             raise UsageError(f"{job_id} is still running", f"tonnage stop {job_id.rpartition('/')[2]}")
-        for kind in (document["kind"], *_COMPANIONS):
+        of_services = _OF_SERVICES if SERVICE_LABEL in (document["metadata"].get("labels") or {}) else ()
+        for kind in (*of_services, document["kind"], *_COMPANIONS):
             self.cluster.delete(kind, *_split(job_id))
 
     # -- inside -----------------------------------------------------------------------------------------------------------

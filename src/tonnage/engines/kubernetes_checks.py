@@ -126,7 +126,16 @@ def _container_faults(container: Document, volumes: set[str], claims: set[str]) 
             yield f"{variable['name']!r} is no environment variable"
     ports = [port["containerPort"] for port in container.get("ports", [])]
     yield from _port_faults(ports)
+    yield from _probe_faults(container, ports)
     yield from _resource_faults(container.get("resources", {}), claims)
+
+
+def _probe_faults(container: Document, ports: list[int]) -> Iterator[str]:
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        for way in ("httpGet", "tcpSocket"):
+            port = container.get(name, {}).get(way, {}).get("port")
+            if port is not None and port not in ports:
+                yield f"{name} asks at port {port}, which the container does not open"
 
 
 def _resource_faults(resources: Document, claims: set[str]) -> Iterator[str]:
@@ -187,6 +196,27 @@ def _loose_ends(documents: list[Document]) -> Iterator[str]:
         yield from _pod_loose_ends(template["spec"], names, documents)
     for service in (document for document in documents if document["kind"] == "Service"):
         yield from _service_loose_ends(service, templates)
+    for document in documents:
+        if document["kind"] == "HorizontalPodAutoscaler":
+            yield from _autoscaler_loose_ends(document["spec"], names)
+        elif document["kind"] == "PodDisruptionBudget":
+            yield from _budget_loose_ends(document, templates)
+
+
+def _autoscaler_loose_ends(spec: Document, names: set[tuple[str, Any]]) -> Iterator[str]:
+    target = spec["scaleTargetRef"]
+    if (target["kind"], target["name"]) not in names:
+        yield f"there is no {target['kind']} {target['name']!r} to scale"
+    if spec["minReplicas"] > spec["maxReplicas"]:
+        yield f"at least {spec['minReplicas']} instances are more than at most {spec['maxReplicas']}"
+    for metric in spec["metrics"]:
+        yield from _quantity_faults("averageValue", metric["pods"]["target"]["averageValue"])
+
+
+def _budget_loose_ends(budget: Document, templates: list[Document]) -> Iterator[str]:
+    wanted = budget["spec"]["selector"]["matchLabels"].items()
+    if not any(wanted <= template["metadata"].get("labels", {}).items() for template in templates):
+        yield f"no pod is behind the PodDisruptionBudget {budget['metadata'].get('name')!r}"
 
 
 def _pod_loose_ends(spec: Document, names: set[tuple[str, Any]], documents: list[Document]) -> Iterator[str]:

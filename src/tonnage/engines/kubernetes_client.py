@@ -113,10 +113,11 @@ def _translate(code: int, message: str, name: str) -> TonnageError:
 
 
 def _resource(kind: str) -> Any:
-    from lightkube.resources import apps_v1, batch_v1, core_v1, resource_v1
+    from lightkube.resources import apps_v1, autoscaling_v2, batch_v1, core_v1, policy_v1, resource_v1
 
     places = {
         "Job": batch_v1, "Deployment": apps_v1, "Service": core_v1, "ConfigMap": core_v1, "Pod": core_v1,
-        "Node": core_v1, "ResourceClaimTemplate": resource_v1,
+        "Node": core_v1, "ResourceClaimTemplate": resource_v1, "HorizontalPodAutoscaler": autoscaling_v2,
+        "PodDisruptionBudget": policy_v1,
     }  # fmt: skip
     return getattr(places[kind], kind)

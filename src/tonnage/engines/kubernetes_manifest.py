@@ -8,7 +8,9 @@ from typing import Any
 
 from tonnage.engines.base import EngineOptions, Job, Mount, Resources, Source
 from tonnage.engines.containerfile import FOLDER
+from tonnage.engines.kubernetes_service import with_service
 from tonnage.engines.names import is_label_value
+from tonnage.engines.service import ServiceTraits
 from tonnage.errors import UsageError
 
 Document = dict[str, Any]
@@ -48,6 +50,8 @@ class KubernetesOptions(EngineOptions):
 
 def render(job: Job, options: KubernetesOptions) -> list[Document]:
     """In the order in which they are created: what others refer to comes first."""
+    if job.service is not None:
+        return _watched_service(job, job.service, options)
     documents = []
     if job.source is not None:
         documents.append(_config_map(job, job.source, options))
@@ -59,6 +63,16 @@ def render(job: Job, options: KubernetesOptions) -> list[Document]:
     else:
         documents.append(_batch_job(job, options))
     return documents
+
+
+def _watched_service(job: Job, service: ServiceTraits, options: KubernetesOptions) -> list[Document]:
+    if job.source is not None:
+        raise UsageError(
+            "nothing can be installed into an image on Kubernetes", "build and push an image that has it, and name that"
+        )
+    claims = [_claim_template(job, options)] if options.dra and job.resources.gpu_count else []
+    documents = [_deployment(job, options), _service(job, options)]
+    return claims + with_service(documents, job, service, _metadata(job, options))
 
 
 def cpu_quantity(cores: float) -> str:
@@ -248,9 +262,15 @@ def _volumes(job: Job, options: KubernetesOptions) -> list[Document]:
         items = [{"key": key, "path": path} for key, path in names]
         volumes.append({"name": "program", "configMap": {"name": job.name, "items": items}})
     for number, mount in enumerate(job.mounts):
-        claim = {"claimName": _claim_name(mount), "readOnly": mount.read_only}
-        volumes.append({"name": f"mount-{number}", "persistentVolumeClaim": claim})
+        volumes.append({"name": f"mount-{number}", **_volume(mount)})
     return volumes
+
+
+def _volume(mount: Mount) -> Document:
+    kind, _, place = mount.source.partition(":")
+    if kind == "node" and place:
+        return {"hostPath": {"path": place, "type": "Directory"}}
+    return {"persistentVolumeClaim": {"claimName": _claim_name(mount), "readOnly": mount.read_only}}
 
 
 def _volume_mounts(job: Job) -> list[Document]:

@@ -41,7 +41,8 @@ def deployment_status(deployment: Document, pods: list[Document]) -> JobStatus:
         reason = "" if ready >= wanted else f"{ready} of {wanted} instances are ready"
         return JobStatus(state=JobState.RUNNING, reason=reason, started_at=started)
     _, reason = _going_on(pods)
-    return JobStatus(state=JobState.PENDING, reason=reason or _last_end(pods), started_at=started)
+    restarts = sum(int(container.get("restartCount") or 0) for pod in pods for container in _containers(pod))
+    return JobStatus(state=JobState.PENDING, reason=reason or _last_end(pods), started_at=started, restarts=restarts)
 
 
 def is_cancelled(document: Document) -> bool:

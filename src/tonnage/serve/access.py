@@ -67,6 +67,11 @@ class Access:
         """Nothing has to be looked at."""
         return not self.clients and not self.requests_second
 
+    def says_the_same(self, other: Access) -> bool:
+        """Whatever clients have used up of it."""
+        mine, others = ((a.public, a.clients, a.requests_second) for a in (self, other))
+        return mine == others
+
     def check(self, group: str, authorization: str, address: str, now: float) -> str:
         """Who it is; raises `Unauthorized`, `Forbidden` or `Busy`."""
         client = self._known(authorization) if self.clients else None

@@ -83,7 +83,9 @@ class Server:
         self._log = RequestLog(options.log_requests)
         self._rest = Rest(self.plane, options.limits, options.access)
         self._http = HttpServer(self._rest.handle, refusal, options.limits, self._log)
-        self._metrics = HttpServer(MetricsPort(self.plane, options.access).handle, refusal, _METRICS_LIMITS)
+        self._metrics_port = MetricsPort(self.plane, options.access)
+        self._metrics = HttpServer(self._metrics_port.handle, refusal, _METRICS_LIMITS)
+        self._service = GrpcService(self.plane, options.access, self._log)
         self._listeners: list[asyncio.Server] = []
         self._sweeping: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
@@ -100,8 +102,7 @@ class Server:
         self._sweeping = asyncio.create_task(self._sweep())
         await self._load_all()
         self.plane.is_starting = False
-        if self.options.control is Control.POLL:
-            self._polling = asyncio.create_task(self._poll())
+        self._set_polling()
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return Addresses(f"{scheme}://{host}:{http}", f"{host}:{grpc}", f"{scheme}://{host}:{metrics}/metrics")
 
@@ -133,6 +134,22 @@ class Server:
         self._http.abort()
         self._metrics.abort()
 
+    def apply(self, options: ServeOptions) -> None:
+        """Other options while it runs; see `reconfiguring` for what may be changed so."""
+        self.options = options
+        self._rest.limits = self._http.limits = options.limits
+        self._rest.access = self._metrics_port.access = self._service.access = options.access
+        self.plane.is_explicit = options.control is Control.EXPLICIT
+        self._set_polling()
+
+    def _set_polling(self) -> None:
+        wanted = self.options.control is Control.POLL
+        if wanted and self._polling is None:
+            self._polling = asyncio.create_task(self._poll())
+        elif not wanted and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+
     async def _stop_grpc(self, seconds: float) -> None:
         if self._grpc is not None:
             await self._grpc.stop(seconds)
@@ -159,9 +176,8 @@ class Server:
 
     async def _listen_grpc(self) -> int:
         options = self.options
-        service = GrpcService(self.plane, options.access, self._log)
         self._grpc, port = await start_grpc(
-            service, options.host, options.grpc_port, options.limits.most_body_bytes, options.tls
+            self._service, options.host, options.grpc_port, options.limits.most_body_bytes, options.tls
         )
         if not port:
             raise UsageError(
@@ -171,10 +187,13 @@ class Server:
 
     async def _load_all(self) -> None:
         """What cannot be loaded is told, and the others are served."""
+        await self.models.load_all(self.wanted(self.options))
+
+    def wanted(self, options: ServeOptions) -> list[str]:
+        """The models that are loaded with these options when the server starts."""
         names = self.repository.names()
-        wanted = names if "*" in self.options.load_models or self.options.control is not Control.EXPLICIT else []
-        wanted += [name for name in self.options.load_models if name not in ("*", *wanted)]
-        await self.models.load_all(wanted)
+        wanted = list(names) if "*" in options.load_models or options.control is not Control.EXPLICIT else []
+        return wanted + [name for name in options.load_models if name not in ("*", *wanted)]
 
     async def _poll(self) -> None:
         poller = Poller()
@@ -199,23 +218,33 @@ class Server:
             self._metrics.sweep(clock())
 
 
-async def serve(options: ServeOptions, ready: Callable[[Addresses], None]) -> int:
-    """Until SIGTERM or SIGINT, which waits for answers; a second one does not. Returns the exit code."""
+async def serve(
+    options: ServeOptions,
+    ready: Callable[[Addresses], None],
+    follow: Callable[[Server], Coroutine[None, None, None]] | None = None,
+) -> int:
+    """Until SIGTERM or SIGINT, which waits for answers; a second one does not. Returns the exit code. `follow` runs beside
+    it when it is ready."""
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, int(number))
     server = Server(options)
+    following: asyncio.Task[None] | None = None
     try:
         addresses = await _unless(signals, server.start())
         if isinstance(addresses, int):  # nothing was promised to anybody yet
             return 0
         ready(addresses)
+        if follow is not None:
+            following = asyncio.create_task(follow(server))
         await signals.get()
         log.info("the server answers what has come in, and ends")
         drained = await _unless(signals, server.drain())
         return 128 + drained if type(drained) is int else int(not drained)
     finally:
+        if following is not None:
+            following.cancel()
         await server.close()
 
 
