@@ -25,6 +25,7 @@ class TensorSpec:
     optional: bool = False
     reshape: tuple[int, ...] | None = None  # what the model itself takes or makes, where it differs
     labels: tuple[str, ...] = ()  # of the classes that an output scores
+    label_file: str = ""  # where they come from
 
     def to_json(self) -> dict[str, Any]:
         kind = "TYPE_STRING" if self.datatype == BYTES else f"TYPE_{self.datatype}"

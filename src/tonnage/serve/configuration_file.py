@@ -23,7 +23,15 @@ from tonnage.serve.configuration import (
     TensorSpec,
     VersionPolicy,
 )
-from tonnage.serve.configuration_models import SECTIONS, ConfigurationFile, Group, Policy, TensorSection, Versions
+from tonnage.serve.configuration_models import (
+    SECTIONS,
+    ConfigurationFile,
+    Group,
+    OutputSection,
+    Policy,
+    TensorSection,
+    Versions,
+)
 from tonnage.serve.repository import ModelFolder
 
 _MOST_BYTES = 4 << 20
@@ -181,6 +189,7 @@ def _spec(section: TensorSection, *, optional: bool = False, labels: tuple[str, 
         optional=optional,
         reshape=None if section.reshape is None else tuple(section.reshape.shape),
         labels=labels,
+        label_file=section.label_filename if isinstance(section, OutputSection) else "",
     )
 
 

@@ -55,7 +55,7 @@ def _input(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _output(spec: TensorSpec) -> dict[str, Any]:
-    return {**spec.to_json(), **_reshape(spec), "label_filename": "", "is_shape_tensor": False}
+    return {**spec.to_json(), **_reshape(spec), "label_filename": spec.label_file, "is_shape_tensor": False}
 
 
 def _reshape(spec: TensorSpec) -> dict[str, Any]:

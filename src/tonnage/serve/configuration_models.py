@@ -24,7 +24,7 @@ def _mapped(value: Any) -> Any:
     if isinstance(value, dict) and set(value) <= {"key", "value"} and "key" in value:
         value = [value]
     if isinstance(value, list) and all(isinstance(each, dict) and "key" in each for each in value):
-        return {each["key"]: each.get("value", {}) for each in value}
+        return {str(each["key"]): each.get("value", {}) for each in value}
     return value
 
 
@@ -44,7 +44,7 @@ class Reshape(Section):
 class TensorSection(Section):
     name: str = Field(min_length=1)
     data_type: str
-    dims: Several[Annotated[int, Field(ge=-1)]]
+    dims: Several[Annotated[int, Field(ge=-1)]] = []  # pbtxt cannot write an empty list otherwise
     reshape: Reshape | None = None
     format: str = ""
     is_shape_tensor: Literal[False] = False

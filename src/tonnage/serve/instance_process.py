@@ -84,11 +84,17 @@ class InstanceProcess:
             self._channel.send((LOAD, pickle.dumps(self.order)))
             return await asyncio.wait_for(self._loaded, seconds)
         except TimeoutError:
-            self.close()
+            self._give_up()
             raise Unreachable(f"{self.order.path} was not loaded within {seconds:g} s") from None
         except BaseException:
-            self.close()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """Nobody waits for this one any more, so it ends now, in the middle of whatever it does."""
+        self.close()
+        self.kill()
+        self._loop.run_in_executor(None, self._process.wait)
 
     def run(self, tensors: list[TurnTensor], wanted: tuple[str, ...]) -> None:
         """One turn; `on_done` tells what came of it. Raises `BrokenPipeError` or the like where the process is gone."""

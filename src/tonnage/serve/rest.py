@@ -33,16 +33,18 @@ class Rest:
     limits: HttpLimits = field(default_factory=HttpLimits)
     access: Access = field(default_factory=Access)
     _codec: RestCodec = field(init=False)
+    _page_state: page.PageState = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._codec = RestCodec(self.plane.regions)
+        self._page_state = page.PageState(self.plane)
 
     def handle(self, request: HttpRequest, reply: Reply) -> None:
         """Answers now, or later where something has to be waited for."""
         try:
             parts = request.path.split("/")
-            if not self.access.is_open:
+            if not self.access.is_open and not page.is_file(parts[1:]):
                 self._check_access(request, parts)
             if parts[-1] == "infer" and parts[1] == "v2":
                 self._infer(request, parts, reply)
@@ -122,7 +124,7 @@ class Rest:
             case [""]:
                 return page.file("index.html")
             case ["page", "state"]:
-                return JSON, orjson.dumps(page.state(self.plane))
+                return JSON, orjson.dumps(self._page_state.to_json())
             case ["page", name]:
                 return page.file(name)
         raise UnknownThing(f"there is no {http.path} here")

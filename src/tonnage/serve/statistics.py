@@ -6,8 +6,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-# Upper ends, in seconds: three a decade, from 10 us to 100 s.
-BOUNDS = (*(base * 10.0**power for power in range(-5, 2) for base in (1.0, 2.0, 5.0)), 100.0)
+# Upper ends, in seconds: ten a decade, from 10 us to 100 s, so that quantiles read from them are off by little.
+_STEPS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.5, 8.0)
+BOUNDS = (*(float(f"{base}e{power}") for power in range(-5, 2) for base in _STEPS), 100.0)
 
 
 @dataclass(slots=True)
