@@ -39,10 +39,10 @@ def run_command(
     http_port: Annotated[int, typer.Option(help="For REST and the web page; 0 takes any.", min=0, max=65535)] = 8000,
     grpc_port: Annotated[int, typer.Option(help="For gRPC; 0 takes any.", min=0, max=65535)] = 8001,
     metrics_port: Annotated[int, typer.Option(help="For Prometheus; 0 takes any.", min=0, max=65535)] = 8002,
-    device: Annotated[str, typer.Option(help="cpu (the default), cuda for all GPUs, or cuda:0,2 for some.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda for all GPUs, or cuda:0,2 for some.")] = "cpu",
     control: Annotated[
         str,
-        typer.Option(help="Who loads and unloads models: explicit (clients, the default), poll (the folder) or none."),
+        typer.Option(help="Who loads and unloads models: explicit (clients), poll (the folder) or none."),
     ] = "explicit",
     load_model: Annotated[
         list[str] | None,
@@ -55,9 +55,9 @@ def run_command(
     rate_limit: Annotated[float, typer.Option(help="Requests a second for each client; 0 for no limit.", min=0)] = 0.0,
     tls_certificate: Annotated[Path | None, typer.Option(help="For https; needs --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
-    body_limit: Annotated[str, typer.Option(help="The largest request, such as 64MiB; 1GiB by default.")] = "1GiB",
+    body_limit: Annotated[str, typer.Option(help="The largest request, such as 64MiB.")] = "1GiB",
     drain_seconds: Annotated[float, typer.Option(help="How long SIGTERM waits for answers.", min=0)] = 60.0,
-    log_format: Annotated[str, typer.Option(help="text (the default) or json.")] = "text",
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
 ) -> None:
     """Serve models to clients of Triton and KServe, over REST and gRPC.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def tune_command(
     models: Annotated[Path, typer.Argument(help="The folder of models.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help="Only this one; may be repeated.")] = None,
-    instances: Annotated[str, typer.Option(help="Numbers of instances to try: 1,2,4,8 by default.")] = "1,2,4,8",
-    batch: Annotated[str, typer.Option(help="Largest batches to try: 1,2,4,8 by default.")] = "1,2,4,8",
+    instances: Annotated[str, typer.Option(help="Numbers of instances to try.")] = "1,2,4,8",
+    batch: Annotated[str, typer.Option(help="Largest batches to try.")] = "1,2,4,8",
     seconds: Annotated[float, typer.Option(help="How long each combination is measured.", min=0.1)] = 2.0,
-    device: Annotated[str, typer.Option(help="cpu (the default), cuda for all GPUs, or cuda:0,2 for some.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda for all GPUs, or cuda:0,2 for some.")] = "cpu",
     shape: Annotated[
         list[str] | None, typer.Option(help="NAME=1,3,224,224, of an input whose size the model leaves open.")
     ] = None,
