@@ -8,6 +8,7 @@ python examples/serving.py ask http://127.0.0.1:8000
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from pathlib import Path
 from urllib.request import urlopen
@@ -17,7 +18,8 @@ name: "brightness"
 input: "image"
 input_shape { dim: 1 dim: 3 dim: 32 dim: 32 }
 layer { name: "mean" type: "Pooling" bottom: "image" top: "mean" pooling_param { pool: AVE global_pooling: true } }
-layer { name: "share" type: "Softmax" bottom: "mean" top: "share" }
+layer { name: "scale" type: "Scale" bottom: "mean" top: "scale" }
+layer { name: "share" type: "Softmax" bottom: "scale" top: "share" }
 """
 
 
@@ -38,7 +40,15 @@ def make(folder: Path) -> None:
     version = folder / "brightness" / "1"
     version.mkdir(parents=True, exist_ok=True)
     (version / "model.prototxt").write_text(CAFFE)
-    (version / "model.caffemodel").write_bytes(b"")  # none of these layers has weights
+    (version / "model.caffemodel").write_bytes(caffemodel("scale", [0.1, 0.1, 0.1]))
+
+
+def caffemodel(layer: str, weights: list[float]) -> bytes:
+    """What Caffe would have saved: one layer with one blob, in protobuf's wire format."""
+    shape, values = bytes([0x0A, 1, len(weights)]), struct.pack(f"<{len(weights)}f", *weights)
+    blob = bytes([0x3A, len(shape)]) + shape + bytes([0x2A, len(values)]) + values
+    named = bytes([0x0A, len(layer)]) + layer.encode() + bytes([0x3A, len(blob)]) + blob
+    return bytes([0xA2, 0x06, len(named)]) + named
 
 
 def ask(url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import urllib.request
@@ -11,16 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 from onnx import TensorProto, helper
 
+Shape: TypeAlias = "list[int | str]"
 
-def save_onnx(version: Path, operator: str, kind: int, shape: list[int | str], **attributes: Any) -> None:
+
+def save_onnx(
+    version: Path, operator: str, kind: int, shape: Shape, made_shape: Shape | None = None, **attributes: Any
+) -> None:
     """A model of one operator, from `x` to `y`."""
     given = helper.make_tensor_value_info("x", kind, shape)
-    made = helper.make_tensor_value_info("y", kind, shape)
+    made = helper.make_tensor_value_info("y", kind, shape if made_shape is None else made_shape)
     graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], **attributes)], "small", [given], [made])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     version.mkdir(parents=True, exist_ok=True)
@@ -28,17 +33,20 @@ def save_onnx(version: Path, operator: str, kind: int, shape: list[int | str], *
 
 
 def save_caffe(version: Path, sizes: tuple[int, ...] = (1, 3, 8, 8)) -> None:
-    """Three shares, one of each channel. None of its layers has weights."""
+    """Three shares, one of each channel."""
     dims = " ".join(f"dim: {size}" for size in sizes)
     layers = [
         'layer { name: "mean" type: "Pooling" bottom: "data" top: "mean"',
         "pooling_param { pool: AVE global_pooling: true } }",
-        'layer { name: "prob" type: "Softmax" bottom: "mean" top: "prob" }',
+        'layer { name: "scale" type: "Scale" bottom: "mean" top: "scale" }',
+        'layer { name: "prob" type: "Softmax" bottom: "scale" top: "prob" }',
     ]
     version.mkdir(parents=True, exist_ok=True)
     lines = ['name: "shares"', 'input: "data"', f"input_shape {{ {dims} }}", *layers]
     (version / "model.prototxt").write_text("\n".join(lines))
-    (version / "model.caffemodel").write_bytes(b"")
+    blob = b"\x3a\x03\x0a\x01\x03" + b"\x2a\x0c" + struct.pack("<3f", 1, 1, 1)  # its shape, its numbers
+    layer = b"\x0a\x05scale" + b"\x3a" + bytes([len(blob)]) + blob  # its name, its only blob
+    (version / "model.caffemodel").write_bytes(b"\xa2\x06" + bytes([len(layer)]) + layer)
 
 
 def save_rows(folder: Path, name: str = "rows") -> None:

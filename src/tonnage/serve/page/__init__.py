@@ -21,6 +21,7 @@ from tonnage.serve.statistics import BOUNDS
 _FILES = {
     "index.html": "text/html; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
+    "common.js": "text/javascript; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "tensors.js": "text/javascript; charset=utf-8",

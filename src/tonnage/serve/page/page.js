@@ -5,37 +5,6 @@ const RECENT_SECONDS = 10;
 const looks = []; // [{at, models: {key: state}}] by the server's clock, newest last
 let timer;
 
-const byId = (id) => document.getElementById(id);
-const token = () => sessionStorage.getItem("token") || "";
-const keyOf = (model) => `${model.name} ${model.version}`;
-const titleOf = (model) => `${model.name}, version ${model.version}`;
-
-class Refused extends Error {}
-
-/** The server's answer; `Refused` where it wants a token. */
-async function ask(path, options = {}) {
-  const headers = { ...options.headers, ...(token() ? { Authorization: `Bearer ${token()}` } : {}) };
-  const answer = await fetch(path, { ...options, headers });
-  if (answer.ok) return answer;
-  const text = await answer.text();
-  let told = `the server answered ${answer.status}`;
-  try {
-    told = JSON.parse(text).error || told;
-  } catch {
-    // what stands between here and the server answers as it likes
-  }
-  if (answer.status !== 401 && answer.status !== 403) throw new Error(told);
-  askForToken(told);
-  throw new Refused(told);
-}
-
-function askForToken(told) {
-  byId("token-state").textContent = token() ? told : "";
-  if (!byId("token-form").hidden) return;
-  byId("token-form").hidden = false;
-  byId("token").focus();
-}
-
 /** The value below which a share of what came in between two counts lies; null where nothing came. */
 function quantile(bounds, before, after, share) {
   const counts = after.map((count, place) => count - (before ? before[place] : 0));
@@ -62,31 +31,13 @@ function between(before, after, bounds) {
   };
 }
 
-function cell(row, label, text, kind = "") {
-  const made = row.insertCell();
-  made.className = kind;
-  made.dataset.label = label;
-  made.append(text);
-  return made;
-}
-
 function tensorLines(tensors) {
-  const lines = document.createElement("div");
-  for (const each of tensors) {
-    const line = document.createElement("div"), name = document.createElement("code");
-    name.textContent = each.name;
-    line.append(name, ` ${each.datatype} [${each.shape.join(", ")}]`);
-    lines.append(line);
-  }
-  return lines;
+  const told = (each) => make("span", { className: "kind", textContent: `${each.datatype} [${each.shape.join(", ")}]` });
+  return make("div", {}, ...tensors.map((each) => make("div", {}, make("code", { textContent: each.name }), " ", told(each))));
 }
 
 function modelName(model) {
-  const name = document.createElement("div"), version = document.createElement("small");
-  name.append(model.name);
-  version.textContent = model.version ? ` version ${model.version}` : "";
-  name.append(version);
-  return name;
+  return make("div", {}, model.name, make("small", { textContent: model.version ? ` version ${model.version}` : "" }));
 }
 
 function modelRow(model, bounds, first, latest) {
@@ -158,12 +109,11 @@ function showCharts(state) {
   drawChart(byId("throughput"), lines.map((each) => ({ colour: colourOf(each.key), points: each.rates })), formatCount);
   drawChart(byId("latency"), lines.map((each) => ({ colour: colourOf(each.key), points: each.latencies })), formatSeconds);
   const legend = lines.map((each) => {
-    const item = document.createElement("li"), swatch = document.createElement("i");
+    const swatch = make("i");
     swatch.style.background = colourOf(each.key);
-    item.append(swatch, titleOf(each.model));
-    return item;
+    return make("li", {}, swatch, titleOf(each.model));
   });
-  if (others) legend.push(Object.assign(document.createElement("li"), { className: "muted", textContent: `and ${others} with fewer requests` }));
+  if (others) legend.push(make("li", { className: "muted", textContent: `and ${others} with fewer requests` }));
   byId("legend").replaceChildren(...legend);
 }
 

@@ -5,12 +5,6 @@ const SHOWN_VALUES = 1000;
 const TYPED_VALUES = 200; // so many are written into the form; more are filled in when the request is sent
 let offered = "";
 
-function make(name, attributes = {}, ...children) {
-  const node = Object.assign(document.createElement(name), attributes);
-  node.append(...children);
-  return node;
-}
-
 const labelled = (text, control) => make("label", {}, `${text} `, control);
 const chosenModel = () => byId("try-model").selectedOptions[0]?.model;
 
