@@ -73,6 +73,8 @@ def run_command(
 
     start_logging(log_format)
     check_folder(models)
+    if not any(each.is_dir() for each in models.iterdir()):
+        print(f"note: there are no models in {models} yet", file=sys.stderr)
     options = ServeOptions(
         repository=models,
         host=host,
@@ -144,8 +146,8 @@ def _say(addresses: Addresses) -> None:
 
 
 def gpus_of(device: str) -> tuple[int, ...]:
-    """None for the processor; raises `UsageError`."""
-    from tonnage.errors import UsageError
+    """None for the processor; raises `UsageError`, or `Unreachable` where there is no driver."""
+    from tonnage.errors import Unreachable, UsageError
     from tonnage.hardware.probe import probe
 
     kind, _, numbers = device.partition(":")
@@ -153,7 +155,10 @@ def gpus_of(device: str) -> tuple[int, ...]:
         return ()
     if kind != "cuda" or not all(number.isdigit() for number in numbers.split(",") if numbers):
         raise UsageError(f"--device {device} is no device", "for example: --device cuda, or --device cuda:0,2")
-    here = len(probe().gpus)
+    try:
+        here = len(probe().gpus)
+    except Unreachable as error:
+        raise Unreachable(f"--device {device}: {error.message}", "--device cpu needs none") from None
     chosen = tuple(int(number) for number in numbers.split(",")) if numbers else tuple(range(here))
     if not chosen or max(chosen) >= here:
         raise UsageError(f"--device {device}: this machine has {here} GPUs", "--device cpu needs none")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.configuration_json import configuration_json
+from tonnage.serve.configuration import ModelConfiguration, QueuePolicy
+from tonnage.serve.configuration_json import configuration_json, policy_json
 from tonnage.serve.repository import CONFIGURATIONS
 
 # Fields that every configuration has and that say nothing unless they are set; and those that only clients look at.
@@ -20,6 +20,7 @@ _DEFAULTS: dict[str, Any] = {
     "version_policy": {"latest": {"num_versions": 1}},
     "kind": "KIND_AUTO",
     "format": "FORMAT_NONE",
+    "default_queue_policy": policy_json(QueuePolicy()),
 }
 
 
@@ -27,6 +28,8 @@ def configuration_text(configuration: ModelConfiguration) -> str:
     document = {key: value for key, value in configuration_json(configuration).items() if key not in _LEFT_OUT}
     if configuration.file_name:
         document["default_model_filename"] = configuration.file_name
+    for group, told in zip(configuration.groups, document["instance_group"], strict=True):
+        told["name"] = group.name  # without those that only clients are told
     return "\n".join(_lines(document, 0)) + "\n"
 
 

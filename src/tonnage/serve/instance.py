@@ -144,7 +144,8 @@ def _words(error: Exception) -> str:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
+    with suppress(ConnectionError):  # the server has gone in the middle of a turn
+        Instance(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
 
 
 if __name__ == "__main__":

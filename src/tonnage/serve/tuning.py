@@ -77,7 +77,7 @@ async def tune(
     whole = await bench.learn(base)
     before = replace(base, max_batch_size=whole.max_batch_size, backend=whole.backend)
     refused: dict[int, str] = {}  # batches that fail even with the fewest instances
-    trials = []
+    trials: list[Trial] = []
     for count, batch in product(instances, batches):
         progress(f"{base.name}: {count} x batch {batch}, {len(trials) + 1} of {len(instances) * len(batches)}")
         if batch in refused:

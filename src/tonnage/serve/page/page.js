@@ -50,7 +50,8 @@ function modelRow(model, bounds, first, latest) {
     return row;
   }
   const recent = between(first.models[keyOf(model)], model, bounds), seconds = latest.at - first.at;
-  cell(row, "state", model.state.toLowerCase(), model.state === "READY" ? "good" : "bad");
+  const state = cell(row, "state", make("div", { textContent: model.state.toLowerCase() }), model.state === "READY" ? "good" : "bad");
+  if (model.reason) state.append(make("small", { className: "bad", textContent: model.reason }));
   cell(row, "inputs", tensorLines(model.inputs));
   cell(row, "outputs", tensorLines(model.outputs));
   cell(row, "instances", model.instances, model.instances ? "number" : "number bad");
