@@ -94,8 +94,8 @@ def unknown_words(words: list[str]) -> list[str]:
     command: Any = typer.main.get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
-    if command.name == "serve":  # the folder of models is named without a further command
-        command = command.commands["run"]
+    if words and hasattr(command, "default_command") and words[0] not in ("-h", "--help"):
+        command = command.commands[command.default_command]
     own = words[: words.index("--")] if "--" in words else words
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     unknown = [

@@ -30,7 +30,7 @@ class Again(StrEnum):
     FAILED = "failed"
 
 
-CampaignName = Annotated[str, typer.Argument(help="default, quick, or a campaign file. Default: default.")]
+CampaignName = Annotated[str, typer.Argument(help="default, quick, or a campaign file.")]
 DeviceName = Annotated[Device, typer.Option("--device", help="cuda, cpu, or auto: a GPU where there is one.")]
 Budget = Annotated[
     str | None, typer.Option("--budget", help="Time for measuring, such as 10min or 2h; else the campaign's.")

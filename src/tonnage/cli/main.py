@@ -94,11 +94,11 @@ def _servers_app() -> typer.Typer:
 
 
 def _serve_app() -> typer.Typer:
-    from tonnage.cli.serve import ServeGroup, run_command
+    from tonnage.cli.serve import SERVE_HELP, ServeGroup, run_command
     from tonnage.cli.serve_files import containerfile_command, schema_command
     from tonnage.cli.serve_tune import tune_command
 
-    serve = typer.Typer(help="Serve models to clients of Triton and KServe.", cls=ServeGroup)
+    serve = typer.Typer(help=SERVE_HELP, cls=ServeGroup)
     serve.command("run")(run_command)
     serve.command("tune")(tune_command)
     serve.command("schema")(schema_command)

@@ -71,8 +71,10 @@ def _names(parameter: Any) -> str:
 
 def _meaning(parameter: Any) -> str:
     text = (parameter.help or "").replace("|", "\\|")
-    is_number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
-    return f"{text} Default: {parameter.default:g}." if is_number else text
+    default = parameter.default
+    if isinstance(default, bool) or default == "" or not isinstance(default, int | float | str):
+        return text
+    return f"{text} Default: {default if isinstance(default, str) else f'{default:g}'}."
 
 
 if __name__ == "__main__":

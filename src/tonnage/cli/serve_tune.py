@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from tonnage.serve.tuning import Tuned
+    from tonnage.serve.repository import ModelFolder
+    from tonnage.serve.tuning import Trial, Tuned
 
 
 def tune_command(
@@ -27,86 +29,123 @@ def tune_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print, and write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,  # noqa: ARG001  (see main.py)
-) -> None:
+) -> int:
     """Try numbers of instances and sizes of batches, and write the best into the configuration of each model.
 
-    Clients ask without pause: what is measured is how much the model can do, not how long one alone waits.
+    Clients ask without pause: what is measured is how much the model can do, not how long one alone waits. The best is
+    the simplest of those that are within 3 % of the most rows a second. The configuration before is kept beside it.
     """
-    from tonnage.serve.configuration_text import write_configuration
-    from tonnage.serve.repository import Repository
+    from tonnage.errors import TonnageError
     from tonnage.serve.settings import gpus_of
 
-    repository = Repository(models)
-    folders = [repository.model(name) for name in model] if model else list(repository.models().values())
-    shapes = dict(map(_shape, shape or []))
+    folders = _folders(models, model)
+    counts, batches = _counts("--instances", instances), _counts("--batch", batch)
+    options = {"seconds": seconds, "gpus": gpus_of(device), "shapes": dict(map(_shape, shape or []))}
     limit = _seconds(p99)
-    found = []
+    documents, code = [], 0
     for folder in folders:
-        tuned = _tune(
-            folder,
-            _counts("--instances", instances),
-            _counts("--batch", batch),
-            seconds,
-            gpus_of(device),
-            shapes,
-            limit,
-        )
-        found.append(tuned)
-        written = None if dry_run else write_configuration(tuned.configuration, folder.path)
-        if not as_json:
-            _print(tuned, written)
+        try:
+            tuned = _tune(folder, counts, batches, limit, options)
+            documents.append(_tell(folder, tuned, limit, dry_run=dry_run, as_json=as_json))
+        except TonnageError as error:
+            if len(folders) == 1 and not as_json:
+                raise
+            documents.append({"model": folder.name, "best": None, "trials": [], "problem": error.message})
+            code = code or error.exit_code
+            print(f"error: {folder.name}: {error.message}", file=sys.stderr)
+            continue
+        code = code or (0 if tuned.best is not None else 3)
     if as_json:
-        print(json.dumps({"models": [_document(each) for each in found]}, indent=2))
+        print(json.dumps({"models": documents}, indent=2))
+    return code
+
+
+def _folders(path: Path, names: list[str] | None) -> list[ModelFolder]:
+    from tonnage.cli.serve import check_folder
+    from tonnage.errors import NotFound
+    from tonnage.serve.repository import Repository
+
+    check_folder(path)
+    found = Repository(path).models()
+    for name in names or []:
+        if name not in found:
+            raise NotFound(f"{path} has no model {name}", f"there is {', '.join(found) or 'none'}")
+    if not found:
+        raise NotFound(f"there are no models in {path}", "expected folders such as MODEL/1/model.onnx")
+    return [found[name] for name in dict.fromkeys(names or found)]
 
 
 def _tune(
-    folder: Any, instances: list[int], batches: list[int], seconds: float, gpus: Any, shapes: Any, limit: float | None
+    folder: ModelFolder, counts: list[int], batches: list[int], limit: float | None, options: dict[str, Any]
 ) -> Tuned:
-    import asyncio
-
-    import uvloop
-
     from tonnage.cli.output import progress
+    from tonnage.cli.serve import event_loop
+    from tonnage.serve.configuration_file import read_configuration
     from tonnage.serve.tuning import tune
+    from tonnage.serve.tuning_bench import ModelBench
 
-    with progress() as say, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(
-            tune(
-                folder,
-                instances=instances,
-                batches=batches,
-                seconds=seconds,
-                gpus=gpus,
-                shapes=shapes,
-                most_p99_seconds=limit,
-                progress=say,
-            )
-        )
+    base, bench = read_configuration(folder), ModelBench(folder=folder, **options)
+    with progress() as say, event_loop() as runner:
+        work = tune(base, bench, instances=counts, batches=batches, most_p99_seconds=limit, progress=say)
+        return runner.run(work)
 
 
-def _print(tuned: Tuned, written: Path | None) -> None:
+def _tell(folder: ModelFolder, tuned: Tuned, limit: float | None, *, dry_run: bool, as_json: bool) -> dict[str, Any]:
+    from tonnage.serve.configuration_text import write_configuration
+
+    if not as_json:
+        _print(folder.name, tuned)
+    problem = "" if tuned.best is not None else _problem(folder.name, tuned, limit)
+    if problem:
+        print(f"error: {problem}", file=sys.stderr)
+    elif not dry_run:
+        path = write_configuration(tuned.configuration, folder.path)
+        print(f"written: {path}{_note(tuned)}", file=sys.stderr)
+    best = None if tuned.best is None else asdict(tuned.best)
+    return {
+        "model": folder.name,
+        "best": best,
+        "trials": [asdict(trial) for trial in tuned.trials],
+        "problem": problem,
+    }
+
+
+def _problem(name: str, tuned: Tuned, limit: float | None) -> str:
+    from tonnage.units import format_seconds
+
+    quickest = min((trial.p99_seconds for trial in tuned.trials if not trial.problem), default=None)
+    if quickest is None or limit is None:
+        return f"{name}: no combination could be tried: {tuned.trials[0].problem}"
+    return f"{name}: none answers 99 % within {format_seconds(limit)}; the quickest needs {format_seconds(quickest)}"
+
+
+def _note(tuned: Tuned) -> str:
+    """A smaller batch also limits what a client may send at once."""
+    before, after = tuned.before.max_batch_size, tuned.configuration.max_batch_size
+    return f"; a request may have {after} rows now, {before} before" if after < before else ""
+
+
+def _print(name: str, tuned: Tuned) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    table = Table(title=name, title_justify="left", box=None, header_style="", pad_edge=False)
+    for column in ("instances", "batch", "rows/s", "median", "p99"):
+        table.add_column(column, justify="right")
+    table.add_column("", justify="left", overflow="fold")
+    for trial in tuned.trials:
+        table.add_row(*_cells(trial), trial.problem or ("best" if trial is tuned.best else ""))
+    Console().print(table)
+
+
+def _cells(trial: Trial) -> list[str]:
     from tonnage.units import format_seconds
 
-    table = Table(title=tuned.model, title_justify="left")
-    for name in ("instances", "batch", "rows/s", "median", "p99", ""):
-        table.add_column(name, justify="left" if not name else "right")
-    for trial in tuned.trials:
-        numbers = ("", "", "") if trial.problem else (
-            f"{trial.rows_second:,.0f}", format_seconds(trial.median_seconds), format_seconds(trial.p99_seconds),
-        )  # fmt: skip
-        note = trial.problem or ("best" if trial is tuned.best else "")
-        table.add_row(str(trial.instances), str(trial.batch), *numbers, note)
-    console = Console()
-    console.print(table)
-    if written is not None:
-        console.print(f"written to {written}")
-
-
-def _document(tuned: Tuned) -> dict[str, Any]:
-    return {"model": tuned.model, "best": asdict(tuned.best), "trials": [asdict(trial) for trial in tuned.trials]}
+    combination = [str(trial.instances), str(trial.batch)]
+    if trial.problem:
+        return [*combination, "", "", ""]
+    rows = f"{trial.rows_second:,.0f}" if trial.rows_second >= 100 else f"{trial.rows_second:.3g}"
+    return [*combination, rows, format_seconds(trial.median_seconds), format_seconds(trial.p99_seconds)]
 
 
 def _counts(option: str, text: str) -> list[int]:
@@ -141,4 +180,4 @@ def _seconds(text: str) -> float | None:
     try:
         return parse_seconds(text) if text else None
     except ValueError as error:
-        raise UsageError(f"--p99 {text}: {error}") from None
+        raise UsageError(f"--p99 {text}: {error}", "for example: --p99 20ms") from None

@@ -76,12 +76,14 @@ def _batching(configuration: ModelConfiguration, batching: Batching) -> dict[str
         "preserve_ordering": batching.preserve_ordering,
         "priority_levels": configuration.priority_levels,
         "default_priority_level": configuration.default_priority,
-        "default_queue_policy": _policy(configuration.queue),
-        "priority_queue_policy": {str(level): _policy(each) for level, each in configuration.level_policies.items()},
+        "default_queue_policy": policy_json(configuration.queue),
+        "priority_queue_policy": {
+            str(level): policy_json(each) for level, each in configuration.level_policies.items()
+        },
     }
 
 
-def _policy(policy: QueuePolicy) -> dict[str, Any]:
+def policy_json(policy: QueuePolicy) -> dict[str, Any]:
     return {
         "timeout_action": policy.timeout_action,
         "default_timeout_microseconds": round(policy.timeout_seconds * 1e6),

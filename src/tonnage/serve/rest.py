@@ -39,10 +39,12 @@ class Rest:
     limits: HttpLimits = field(default_factory=HttpLimits)
     access: Access = field(default_factory=Access)
     _codec: RestCodec = field(init=False)
+    _page_state: page.PageState = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._codec = RestCodec(self.plane.regions)
+        self._page_state = page.PageState(self.plane)
 
     def handle(self, request: HttpRequest, reply: Reply) -> None:
         """Answers now, or later where something has to be waited for."""
@@ -50,7 +52,7 @@ class Rest:
             parts = request.path.split("/")
             if "%" in request.path:  # before anything is decided by them
                 parts = [unquote(part) for part in parts]
-            if not self.access.is_open:
+            if not self.access.is_open and not page.is_file(parts[1:]):
                 self._check_access(request, parts)
             if parts[-1] == "infer" and parts[1] == "v2" and len(parts) > 4:
                 self._infer(request, parts, reply)
@@ -137,7 +139,7 @@ class Rest:
             case _:
                 raise _no_route(http)
         _only(http, "GET")
-        return found or (JSON, orjson.dumps(page.state(self.plane)))
+        return found or (JSON, orjson.dumps(self._page_state.to_json()))
 
     # -- everything else ----------------------------------------------------------------------------------------------
 

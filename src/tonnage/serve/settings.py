@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import UsageError
+from tonnage.errors import Unreachable, UsageError
 from tonnage.serve.service_file import SECRET, Service, read_service
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def settings_of(service: Service) -> dict[str, Any]:
 
 
 def gpus_of(device: str) -> tuple[int, ...]:
-    """None for the processor; raises `UsageError`."""
+    """None for the processor; raises `UsageError`, or `Unreachable` where there is no driver."""
     from tonnage.hardware.probe import probe
 
     kind, _, numbers = device.partition(":")
@@ -124,7 +124,10 @@ def gpus_of(device: str) -> tuple[int, ...]:
         return ()
     if kind != "cuda" or not all(number.isdigit() for number in numbers.split(",") if numbers):
         raise UsageError(f"--device {device} is no device", "for example: --device cuda, or --device cuda:0,2")
-    here = len(probe().gpus)
+    try:
+        here = len(probe().gpus)
+    except Unreachable as error:
+        raise Unreachable(f"--device {device}: {error.message}", "--device cpu needs none") from None
     chosen = tuple(int(number) for number in numbers.split(",")) if numbers else tuple(range(here))
     if not chosen or max(chosen) >= here:
         raise UsageError(f"--device {device}: this machine has {here} GPUs", "--device cpu needs none")

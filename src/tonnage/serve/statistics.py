@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from tonnage.serve.instance_process import Turn
     from tonnage.serve.queue import Batch
 
-# Upper ends, in seconds: three a decade, from 10 us to 100 s.
-BOUNDS = (*(base * 10.0**power for power in range(-5, 2) for base in (1.0, 2.0, 5.0)), 100.0)
+# Upper ends, in seconds: ten a decade, from 10 us to 100 s, so that quantiles read from them are off by little.
+_STEPS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.5, 8.0)
+BOUNDS = (*(float(f"{base}e{power}") for power in range(-5, 2) for base in _STEPS), 100.0)
 
 # Why a request failed, in the words of Triton's metrics, and which of them a status means that a client was told.
 FAILURES = ("REJECTED", "CANCELED", "BACKEND", "OTHER")

@@ -1,165 +1,190 @@
 "use strict";
-// The form that sends one request: images are scaled to the size of the input, everything else is JSON.
+// The form that sends one request to a model.
 const SHOWN_CLASSES = 5;
+const SHOWN_VALUES = 1000;
+const TYPED_VALUES = 200; // so many are written into the form; more are filled in when the request is sent
 let offered = "";
 
-function offerModels(models) {
-  const ready = models.filter((model) => model.state === "READY");
-  const names = ready.map((model) => `${model.name} ${model.version}`);
-  if (names.join("\n") === offered) return;
-  offered = names.join("\n");
-  const select = byId("try-model"), before = select.value;
-  select.replaceChildren(...names.map((name, place) => {
-    const option = document.createElement("option");
-    option.value = name;
-    option.textContent = name.replace(/ (\S*)$/, ", version $1");
-    option.model = ready[place];
-    return option;
-  }));
-  if (names.includes(before)) select.value = before;
-  showInputs();
-}
-
+const labelled = (text, control) => make("label", {}, `${text} `, control);
 const chosenModel = () => byId("try-model").selectedOptions[0]?.model;
-const shapeOf = (tensor) => tensor.shape.map((size) => (size < 0 ? 1 : size));
 
-/** Is it a picture? Channels first or last, one or three of them. */
-function pictureOf(tensor) {
-  const shape = shapeOf(tensor);
-  if (!["FP32", "UINT8"].includes(tensor.datatype) || shape.length < 3 || shape.length > 4) return null;
-  if (shape.length === 4 && shape[0] !== 1) return null;
-  const [first, second, third] = shape.slice(-3);
-  if ([1, 3].includes(first) && second > 4) return { channels: first, height: second, width: third, channelsFirst: true };
-  if ([1, 3].includes(third) && second > 4) return { channels: third, height: first, width: second, channelsFirst: false };
-  return null;
-}
-
-function zeros(tensor) {
-  const count = shapeOf(tensor).reduce((product, size) => product * size, 1);
-  const value = tensor.datatype === "BYTES" ? "" : tensor.datatype === "BOOL" ? false : 0;
-  return count > 200 ? "" : JSON.stringify(Array(count).fill(value));
-}
-
-function labelled(text, control) {
-  const label = document.createElement("label");
-  label.append(`${text} `, control);
-  return label;
-}
-
-function make(name, attributes = {}) {
-  return Object.assign(document.createElement(name), attributes);
+function offerModels(models) {
+  const ready = models.filter((model) => model.state === "READY" && model.inputs);
+  const described = JSON.stringify(ready.map(({ name, version, inputs, outputs }) => [name, version, inputs, outputs]));
+  if (described === offered) return;
+  offered = described;
+  const select = byId("try-model"), before = select.value;
+  select.replaceChildren(...ready.map((model) => make("option", { value: keyOf(model), textContent: titleOf(model), model })));
+  if (ready.some((model) => keyOf(model) === before)) select.value = before;
+  byId("try").hidden = !ready.length;
+  byId("try-none").hidden = Boolean(ready.length);
+  showInputs();
 }
 
 function showInputs() {
   const model = chosenModel();
-  byId("try-inputs").replaceChildren(...(model ? model.inputs.map(inputField) : []));
+  byId("try-inputs").replaceChildren(...(model ? model.inputs.map((tensor) => inputField(tensor, model)) : []));
   byId("try-outputs").replaceChildren();
-  byId("try-state").textContent = "";
+  byId("try-same").hidden = true;
+  say("");
 }
 
-function inputField(tensor) {
-  const field = make("fieldset"), legend = make("legend"), picture = pictureOf(tensor);
-  legend.append(make("code", { textContent: tensor.name }), ` ${tensor.datatype} [${tensor.shape.join(", ")}]`);
-  field.append(legend);
+function say(text, kind = "") {
+  byId("try-state").textContent = text;
+  byId("try-state").className = kind;
+}
+
+// -- inputs -----------------------------------------------------------------------------------------------------------
+
+function inputField(tensor, model) {
+  const field = make("fieldset"), picture = pictureOf(tensor), count = elementsOf(closedShape(tensor.shape));
+  const sources = [...(picture ? ["an image"] : []), ...(tensor.datatype === "BYTES" ? [] : ["random numbers", "zeros"]), "values"];
   field.tensor = tensor;
-  field.shape = make("input", { value: shapeOf(tensor).join(", "), size: 18 });
-  field.values = make("textarea", { value: zeros(tensor), placeholder: "[0.1, 0.2, ...]", spellcheck: false });
+  field.picture = picture;
+  field.source = make("select", {}, ...sources.map((each) => make("option", { textContent: each })));
+  field.source.value = picture ? "an image" : count > TYPED_VALUES ? "random numbers" : "values";
+  field.shape = make("input", { value: closedShape(tensor.shape).join(", "), size: 18, inputMode: "numeric" });
+  field.values = make("textarea", { spellcheck: false, rows: 3 });
+  field.values.value = count > TYPED_VALUES ? "" : JSON.stringify(filled(tensor.datatype, count, false));
   field.values.setAttribute("aria-label", `values of ${tensor.name}, as JSON`);
-  if (picture) field.append(pictureField(field, picture));
-  field.append(labelled("shape", field.shape), field.values);
+  const told = ` ${tensor.datatype} [${tensor.shape.join(", ")}]`;
+  field.append(make("legend", {}, make("code", { textContent: tensor.name }), told));
+  field.append(make("div", { className: "line" }, labelled("from", field.source), labelled("shape", field.shape)));
+  if (picture) field.append((field.pictureLine = pictureLine(field, model)));
+  field.append(field.values);
+  field.source.addEventListener("change", () => showSource(field));
+  showSource(field);
   return field;
 }
 
-function pictureField(field, picture) {
-  const line = make("p");
+function showSource(field) {
+  field.values.hidden = field.source.value !== "values";
+  if (field.picture) field.pictureLine.hidden = field.source.value !== "an image";
+}
+
+function pictureLine(field, model) {
+  const isCaffe = model.platform === "caffe"; // whose networks usually take BGR less ImageNet's mean
   field.file = make("input", { type: "file", accept: "image/*" });
-  field.canvas = make("canvas", { width: picture.width, height: picture.height });
-  field.order = make("select");
-  field.order.append(make("option", { textContent: "RGB" }), make("option", { textContent: "BGR" }));
-  field.mean = make("input", { value: "0, 0, 0", size: 14 });
-  field.scale = make("input", { value: "1", size: 6 });
+  field.canvas = make("canvas", { width: 1, height: 1, hidden: true });
+  field.order = make("select", {}, make("option", { textContent: "RGB" }), make("option", { textContent: "BGR" }));
+  field.order.value = isCaffe ? "BGR" : "RGB";
+  field.mean = make("input", { value: isCaffe ? "104, 117, 123" : "0, 0, 0", size: 14 });
+  field.scale = make("input", { value: "1", size: 8 });
   field.file.addEventListener("change", () => drawPicture(field));
-  line.append(labelled("image", field.file), " ", field.canvas, " ", labelled("channels", field.order), " ",
-    labelled("minus mean", field.mean), " ", labelled("times", field.scale));
-  return line;
+  const settings = [labelled("channels", field.order), labelled("minus mean", field.mean), labelled("times", field.scale)];
+  return make("div", { className: "line" }, labelled("file", field.file), field.canvas, ...settings);
 }
 
 async function drawPicture(field) {
-  const bitmap = await createImageBitmap(field.file.files[0]);
-  field.canvas.getContext("2d").drawImage(bitmap, 0, 0, field.canvas.width, field.canvas.height);
-  field.values.value = "";
-  field.values.placeholder = "the picture above";
+  const { canvas, picture, tensor } = field;
+  canvas.hidden = true;
+  if (!field.file.files.length) return;
+  try {
+    const bitmap = await createImageBitmap(field.file.files[0]);
+    const shape = pictureShape(tensor, picture, bitmap.width, bitmap.height);
+    canvas.width = shape[picture.columns];
+    canvas.height = shape[picture.rows];
+    canvas.getContext("2d", { willReadFrequently: true }).drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    canvas.hidden = false;
+    field.shape.value = shape.join(", ");
+    say("");
+  } catch {
+    say(`${field.file.files[0].name} is no image that this browser can read`, "bad");
+  }
 }
 
-function pictureValues(field) {
-  const { channels, height, width, channelsFirst } = pictureOf(field.tensor);
-  const pixels = field.canvas.getContext("2d").getImageData(0, 0, width, height).data;
-  const mean = field.mean.value.split(",").map(Number), scale = Number(field.scale.value);
-  const places = channels === 1 ? [0] : field.order.value === "RGB" ? [0, 1, 2] : [2, 1, 0];
-  const values = new Array(channels * height * width);
-  for (let pixel = 0; pixel < height * width; pixel++) {
-    for (let channel = 0; channel < channels; channel++) {
-      const value = (pixels[4 * pixel + places[channel]] - (mean[channel] || 0)) * scale;
-      const whole = field.tensor.datatype === "UINT8" ? Math.max(0, Math.min(255, Math.round(value))) : value;
-      values[channelsFirst ? channel * height * width + pixel : pixel * channels + channel] = whole;
-    }
+const numbersOf = (text) => text.split(",").map((part) => (part.trim() ? Number(part) : NaN));
+
+function inputOf(field) {
+  const { name, datatype } = field.tensor, shape = field.shape.value.trim() ? numbersOf(field.shape.value) : [];
+  if (!shape.every((size) => Number.isInteger(size) && size >= 0)) throw new Error(`${name}: the shape is a list such as 1, 3, 224, 224`);
+  return { name, datatype, shape, data: dataOf(field, elementsOf(shape)) };
+}
+
+function dataOf(field, count) {
+  const { name, datatype } = field.tensor, source = field.source.value;
+  if (source === "an image") return imageOf(field, count);
+  if (source !== "values") return filled(datatype, count, source !== "zeros");
+  let data;
+  try {
+    data = JSON.parse(field.values.value);
+  } catch {
+    throw new Error(`${name}: the values are no JSON; write a list such as ${datatype === "BYTES" ? '["text"]' : "[1, 2, 3]"}`);
   }
+  if (!Array.isArray(data)) throw new Error(`${name}: the values are no list`);
+  return data;
+}
+
+function imageOf(field, count) {
+  const { name, datatype } = field.tensor;
+  if (field.canvas.hidden) throw new Error(`${name}: choose an image, or take random numbers`);
+  const mean = numbersOf(field.mean.value), scale = Number(field.scale.value);
+  if (![...mean, scale].every(Number.isFinite)) throw new Error(`${name}: mean and factor are numbers`);
+  const values = pictureValues(field.canvas, field.picture, datatype, { isRgb: field.order.value === "RGB", mean, scale });
+  if (values.length !== count) throw new Error(`${name}: the image has ${values.length} values, the shape ${count}`);
   return values;
 }
 
-function inputOf(field) {
-  const { name, datatype } = field.tensor;
-  const shape = field.shape.value.split(",").map((size) => Number(size.trim()));
-  let data;
-  if (field.values.value.trim()) data = JSON.parse(field.values.value);
-  else if (field.file && field.file.files.length) data = pictureValues(field);
-  else throw new Error(`${name} has no values`);
-  return { name, datatype, shape, data };
-}
+// -- outputs ----------------------------------------------------------------------------------------------------------
 
 function showOutput(tensor) {
-  const part = make("div"), title = make("p");
-  title.append(make("code", { textContent: tensor.name }), ` ${tensor.datatype} [${tensor.shape.join(", ")}]`);
-  part.append(title);
-  const numbers = tensor.data.every((value) => typeof value === "number");
-  if (numbers && tensor.data.length > 2 && tensor.data.length === Math.max(...tensor.shape)) part.append(bestOf(tensor.data));
-  const shown = JSON.stringify(tensor.data.slice(0, 1000));
-  part.append(make("pre", { textContent: tensor.data.length > 1000 ? `${shown} and ${tensor.data.length - 1000} more` : shown }));
+  const told = ` ${tensor.datatype} [${tensor.shape.join(", ")}]`, count = tensor.data.length;
+  const part = make("div", {}, make("p", {}, make("code", { textContent: tensor.name }), told));
+  const areScores = tensor.data.every((value) => typeof value === "number") && count > 2 && count === Math.max(...tensor.shape);
+  if (areScores) part.append(bestOf(tensor.data));
+  const shown = JSON.stringify(tensor.data.slice(0, SHOWN_VALUES));
+  const values = make("pre", { textContent: count > SHOWN_VALUES ? `${shown} and ${count - SHOWN_VALUES} more` : shown, tabIndex: 0 });
+  part.append(count > 20 ? make("details", {}, make("summary", { textContent: `${count} values` }), values) : values);
   return part;
 }
 
 function bestOf(scores) {
-  const table = make("table"), best = scores.map((score, place) => [score, place]).sort((a, b) => b[0] - a[0]).slice(0, SHOWN_CLASSES);
-  const most = Math.max(...best.map(([score]) => Math.abs(score)), 1e-30);
+  const best = scores.map((score, place) => [score, place]).sort((one, other) => other[0] - one[0]).slice(0, SHOWN_CLASSES);
+  const table = make("table", { className: "best" }), most = Math.max(...best.map(([score]) => Math.abs(score)), 1e-30);
   for (const [score, place] of best) {
     const row = table.insertRow(), bar = make("span", { className: "bar" });
-    bar.style.width = `${Math.max(0, (160 * score) / most)}px`;
-    cell(row, `class ${place}`);
-    cell(row, score.toPrecision(4), "number");
-    row.insertCell().append(bar);
+    bar.style.width = `${Math.max(0, (120 * score) / most)}px`;
+    cell(row, "", `class ${place}`);
+    cell(row, "", String(Number(score.toPrecision(4))), "number");
+    cell(row, "", bar);
   }
   return table;
+}
+
+/** The same request for a shell, where JSON can write it. */
+function showCurl(path, request) {
+  const link = byId("try-body");
+  URL.revokeObjectURL(link.href);
+  link.href = URL.createObjectURL(request.body);
+  byId("try-same").hidden = Boolean(request.headers["Inference-Header-Content-Length"]);
+  const authorization = token() ? ' -H "Authorization: Bearer $TOKEN"' : "";
+  byId("try-curl").textContent = `curl${authorization} '${location.origin}/${path.replaceAll("'", "%27")}' -d @request.json`;
+}
+
+async function infer(model) {
+  const fields = [...byId("try-inputs").children];
+  const path = `v2/models/${encodeURIComponent(model.name)}/versions/${model.version}/infer`;
+  const request = encoded(fields.map(inputOf), model.outputs);
+  showCurl(path, request);
+  const began = performance.now();
+  const answer = await ask(path, { method: "POST", ...request });
+  const outputs = await decoded(answer);
+  say(`answered in ${formatSeconds((performance.now() - began) / 1000)}`, "good");
+  byId("try-outputs").replaceChildren(...outputs.map(showOutput));
 }
 
 byId("try-model").addEventListener("change", showInputs);
 byId("try").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const model = chosenModel();
-  if (!model) return;
-  const state = byId("try-state");
+  const model = chosenModel(), button = byId("try-button");
+  if (!model || button.disabled) return;
+  button.disabled = true;
+  byId("try-outputs").replaceChildren();
+  say("running");
   try {
-    const inputs = [...byId("try-inputs").children].map(inputOf);
-    const path = `v2/models/${encodeURIComponent(model.name)}/versions/${model.version}/infer`;
-    const body = JSON.stringify({ inputs });
-    byId("try-curl").textContent = `curl ${location.origin}/${path} -d '${body.length > 600 ? `${body.slice(0, 600)}...` : body}'`;
-    state.textContent = "running";
-    state.className = "";
-    const began = performance.now();
-    const answer = await ask(path, body);
-    state.textContent = `answered in ${formatSeconds((performance.now() - began) / 1000)}`;
-    byId("try-outputs").replaceChildren(...answer.outputs.map(showOutput));
+    await infer(model);
   } catch (error) {
-    state.textContent = error.message;
-    state.className = "bad";
+    say(error.message, "bad");
   }
+  button.disabled = false;
 });

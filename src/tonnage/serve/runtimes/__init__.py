@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from tonnage.errors import InvalidFile
+from tonnage.errors import InvalidFile, MissingDependency
 from tonnage.serve.configuration import ModelConfiguration, TensorSpec
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -74,7 +74,11 @@ class Runtime(Protocol):
 
 
 def load_runtime(order: LoadOrder) -> Runtime:
-    module = import_module(f"tonnage.serve.runtimes.{_MODULES[order.backend]}")
+    try:
+        module = import_module(f"tonnage.serve.runtimes.{_MODULES[order.backend]}")
+    except ModuleNotFoundError as error:
+        message = f"models of {order.backend} need the package {error.name}"
+        raise MissingDependency(message, f"pip install {error.name}") from None
     runtime: Runtime = module.load(order)
     if any(spec.reshape is not None for spec in order.configuration.outputs):
         reshaping = import_module("tonnage.serve.runtimes.reshaping")
