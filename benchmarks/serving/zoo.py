@@ -315,9 +315,7 @@ def fcn8s() -> Text:
     up = _enlarged(net, "upscore2", 4, 2)
     for block, offset, factor in ((4, 5, 2), (3, 9, 8)):
         net.conv(f"score_pool{block}", 21, 1, kept[block])
-        cropped = net.layer(
-            "Crop", f"score_pool{block}c", f"crop_param {{ axis: 2 offset: {offset} }}", net.last, up
-        )
+        cropped = net.layer("Crop", f"score_pool{block}c", f"crop_param {{ axis: 2 offset: {offset} }}", net.last, up)
         net.add(f"fuse_pool{block}", up, cropped)
         up = _enlarged(net, f"upscore_pool{block}", 2 * factor, factor)
     net.layer("Crop", "score", "crop_param { axis: 2 offset: 31 }", up, "data")

@@ -71,7 +71,9 @@ def _detected(net: Text, maps: list[tuple[str, int, int, tuple[int, ...], int]])
     net.softmax("mbox_conf_softmax", axis=2)
     conf = net.layer("Flatten", "mbox_conf_flatten", "flatten_param { axis: 1 }")
     boxes = net.join("mbox_priorbox", *priors, axis=2)
-    settings = f"num_classes: {_KINDS} share_location: true background_label_id: 0 code_type: CENTER_SIZE keep_top_k: 100"
+    settings = (
+        f"num_classes: {_KINDS} share_location: true background_label_id: 0 code_type: CENTER_SIZE keep_top_k: 100"
+    )
     more = "confidence_threshold: 0.25 nms_param { nms_threshold: 0.45 top_k: 100 }"
     net.layer("DetectionOutput", "detection_out", f"detection_output_param {{ {settings} {more} }}", loc, conf, boxes)
     return net

@@ -66,9 +66,7 @@ class Text:
         return self.layer("Pooling", name, "pooling_param { pool: AVE global_pooling: true }", bottom or self.last)
 
     def product(self, name: str, outputs: int, bottom: Blob = "") -> Blob:
-        return self.layer(
-            "InnerProduct", name, f"inner_product_param {{ num_output: {outputs} }}", bottom or self.last
-        )
+        return self.layer("InnerProduct", name, f"inner_product_param {{ num_output: {outputs} }}", bottom or self.last)
 
     def lrn(self, name: str) -> Blob:
         return self.layer("LRN", name, "lrn_param { local_size: 5 alpha: 0.0001 beta: 0.75 }")

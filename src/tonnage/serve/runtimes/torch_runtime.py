@@ -36,6 +36,7 @@ class TorchRuntime:
         self._function, self._device = function, torch.device(device)
         self.inputs, self.outputs, self.batch_axis = inputs, outputs, batch_axis
         self._half = {each.name for each in inputs if each.datatype == BF16}
+        self.note = ""  # on how it runs, for the log
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         with torch.inference_mode():

@@ -86,6 +86,10 @@ class Normalize(nn.Module):
         return blob / length * spread(self.factor, blob, 1)
 
 
+def affine(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
+    return Affine(weights[0], weights[1], 1)
+
+
 def batch_norm(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
     if uses_stored(layer):
         return Affine(*batch_norm_factors(layer, weights), 1 if len(shapes[0]) > 1 else 0)
