@@ -145,6 +145,11 @@ class Ways:
             self._preparing = threading.Thread(target=self._prepare_beside, args=(shapes,), daemon=True)
             self._preparing.start()
 
+    def wait(self) -> None:
+        """Until nothing is being prepared."""
+        if self._preparing is not None:
+            self._preparing.join()
+
     def _prepare_beside(self, shapes: Shapes) -> None:
         """Without TorchScript, whose settings are those of the whole process."""
         self._seen[shapes] = -(1 << 30)
