@@ -365,13 +365,20 @@ def random_weights(network: Network, seed: int = 0) -> dict[str, list[np.ndarray
     """Such as training might begin with; those of normalisations and slopes are near what they do after it."""
     random = np.random.default_rng(seed)
     made: dict[str, list[np.ndarray]] = {}
+    added = {name for layer in network.layers if layer.type == "Eltwise" for name in layer.bottoms}
     for layer in network.layers:
         shapes = network.weights.get(layer.name, ())
+        if not shapes:
+            continue
         if layer.type == "BatchNorm":
             mean, variance = (random.normal(0, 0.1, shapes[0]), random.uniform(0.8, 1.2, shapes[0]))
             arrays = [mean, variance, np.ones(1)]
         elif layer.type in ("Scale", "BN"):
-            arrays = [random.uniform(0.8, 1.2, shapes[0]), *(random.normal(0, 0.1, each) for each in shapes[1:])]
+            most = 0.3 if layer.tops[0] in added else 1.2  # or sums would grow from block to block
+            arrays = [
+                random.uniform(most - 0.2, most, shapes[0]),
+                *(random.normal(0, 0.1, each) for each in shapes[1:]),
+            ]
             if len(arrays) == 4:
                 arrays[3] = random.uniform(0.8, 1.2, shapes[3])
         elif layer.type == "Normalize":
@@ -380,8 +387,7 @@ def random_weights(network: Network, seed: int = 0) -> dict[str, list[np.ndarray
             arrays = [random.uniform(0.1, 0.3, each) for each in shapes]
         else:
             arrays = [random.normal(0, 0.02 if len(each) < 2 else _spread(each), each) for each in shapes]
-        if arrays:
-            made[layer.name] = [np.asarray(array, np.float32) for array in arrays]
+        made[layer.name] = [np.asarray(array, np.float32) for array in arrays]
     return made
 
 

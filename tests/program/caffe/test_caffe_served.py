@@ -26,11 +26,13 @@ BOXES = "".join(
     input_text(*shape, name=name) for name, shape in {"a": (1, 400), "b": (1, 300), "c": (1, 2, 400)}.items()
 ) + layer_text("DetectionOutput", "detection_output_param { num_classes: 3 keep_top_k: 20 }", "a b c", "boxes")
 
+NO_WEIGHTS = {"boxes": [np.zeros(1, np.float32)]}  # a file must have some
+
 
 def written(folder: Path, text: str) -> Path:
     prototxt = folder / "model.prototxt"
     prototxt.write_text(text)
-    prototxt.with_suffix(".caffemodel").write_bytes(caffemodel(random_weights(load(prototxt).network) or {"none": []}))
+    prototxt.with_suffix(".caffemodel").write_bytes(caffemodel(random_weights(load(prototxt).network) or NO_WEIGHTS))
     return prototxt
 
 

@@ -107,7 +107,7 @@ def _eager(module: nn.Module) -> Run:
 def _recorded(function: Run, examples: tuple[Tensor, ...]) -> Run:
     """One launch for everything. Inputs and outputs have places of their own, from which results are copied."""
     given = tuple(each.clone() for each in examples)
-    stream: Any = torch.cuda.Stream()
+    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):  # cuDNN chooses, and memory is reserved

@@ -68,6 +68,11 @@ class CaffeModule(nn.Module):
             _run(self._steps, values)
         return tuple(values[number].contiguous() for number in self.network.outputs.values())
 
+    def replaced(self, function: Callable[[nn.Module], nn.Module]) -> CaffeModule:
+        """With other modules for its steps, which `function` gives for each."""
+        self._steps = [(function(module), step) for module, step in self._steps]
+        return self
+
     def _suits(self, inputs: tuple[Tensor, ...]) -> bool:
         device = next(self.parameters(), torch.empty(0)).device
         return len(inputs) == len(self.network.inputs) and all(

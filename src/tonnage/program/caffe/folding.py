@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.program.caffe.fusion import is_linear, linear_chain
 from tonnage.program.caffe.layer import Layer
@@ -72,18 +73,23 @@ def _stands_alone(layer: Layer, network: Network) -> bool:
 
 def _total(chain: Sequence[Layer], weights: Weights) -> tuple[Array, Array]:
     """One factor and one summand of all that a chain does to each channel."""
-    factor, summand = np.float32(1), np.float32(0)
+    factor: npt.NDArray[np.float64] = np.ones(1)
+    summand: npt.NDArray[np.float64] = np.zeros(1)
     for layer in chain:
-        own = weights[layer.name]
-        if layer.type in ("BatchNorm", "BN"):
-            times, plus = batch_norm_factors(layer, [each.astype(np.float64) for each in own])
-        elif layer.type == "Scale":
-            times, plus = own[0].reshape(-1), own[1].reshape(-1) if len(own) > 1 else np.zeros(1)
-        else:
-            times, plus = np.ones(1), own[0].reshape(-1)
+        times, plus = _linear(layer, [each.astype(np.float64).reshape(-1) for each in weights[layer.name]])
         factor, summand = factor * times, summand * times + plus
     both = np.broadcast_arrays(factor, summand)
     return both[0].astype(np.float32), both[1].astype(np.float32)
+
+
+def _linear(
+    layer: Layer, own: list[npt.NDArray[np.float64]]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    if layer.type in ("BatchNorm", "BN"):
+        return batch_norm_factors(layer, own)
+    if layer.type == "Scale":
+        return own[0], own[1] if len(own) > 1 else np.zeros(1)
+    return np.ones(1), own[0]
 
 
 def _product(layer: Layer, network: Network, weights: Weights, total: tuple[Array, Array]) -> tuple[Array, ...]:

@@ -121,7 +121,8 @@ class Writer:
         from onnx import TensorProto, helper
 
         def infos(numbers: dict[str, int]) -> list[Any]:
-            shapes = [("N", *shape[1:]) if self.free_batch and shape else shape for shape in self._network.shapes]
+            free = self.free_batch
+            shapes = [["N", *shape[1:]] if free and shape else list(shape) for shape in self._network.shapes]
             return [
                 helper.make_tensor_value_info(self._names[n], TensorProto.FLOAT, shapes[n]) for n in numbers.values()
             ]

@@ -15,6 +15,7 @@ from tonnage.program.caffe.normalisation import batch_norm_factors, uses_stored
 from tonnage.program.caffe.onnx_export import Writer
 from tonnage.program.caffe.shapes.values import covered
 from tonnage.program.caffe.shapes.windows import convolution_window, groups_of, pooling_of
+from tonnage.program.caffe.weights import Array
 
 
 def _one(op: str, **attributes: Any) -> Callable[[Writer, Layer], None]:
@@ -70,8 +71,20 @@ def _relu(writer: Writer, layer: Layer) -> None:
 
 
 def _prelu(writer: Writer, layer: Layer) -> None:
-    slope = writer.weights(layer)[0].reshape(-1, *(1,) * (len(writer.shapes(layer)[0]) - 2))
-    writer.end(layer, "PRelu", writer.bottoms(layer)[0], writer.constant(slope))
+    """As `a x + (1 - a) max(x, 0)`: onnxruntime runs PRelu number by number, between two changes of order."""
+    shape, bottom = writer.shapes(layer)[0], writer.bottoms(layer)[0]
+    slope = np.broadcast_to(writer.weights(layer)[0].reshape(-1), shape[1])
+    if len(shape) < 3:
+        writer.end(layer, "PRelu", bottom, writer.constant(slope))
+        return
+    both = writer.add("Relu", bottom)
+    writer.end(layer, "Add", _by_channel(writer, bottom, slope), _by_channel(writer, both, 1 - slope))
+
+
+def _by_channel(writer: Writer, bottom: str, factor: Array) -> str:
+    """As a normalisation, which keeps onnxruntime's own order of channels."""
+    nothing, one = writer.constant(np.zeros(len(factor))), writer.constant(np.ones(len(factor)))
+    return writer.add("BatchNormalization", bottom, writer.constant(factor), nothing, nothing, one, epsilon=0.0)
 
 
 def _linear(writer: Writer, bottom: str, scale: float, shift: float) -> str:

@@ -4,6 +4,7 @@ and onnxruntime.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -19,6 +20,14 @@ from tonnage.program.caffe.onnx_export import onnx_model
 Run: TypeAlias = Callable[..., tuple[Tensor, ...]]
 _WARM_UPS = 3  # the first two show TorchScript what it runs, and the third compiles
 _MOST_MODEL_BYTES = 2**31 - 1  # of one message of protobuf
+
+
+def seconds_of(run: Callable[..., object], inputs: tuple[Tensor, ...]) -> float:
+    """How long one run takes. One thread is timed by its own clock, so that whatever else runs here does not count."""
+    clock = time.thread_time if torch.get_num_threads() == 1 and inputs[0].device.type == "cpu" else time.perf_counter
+    start = clock()
+    run(*inputs)
+    return clock() - start
 
 
 def together(module: nn.Module) -> Run:

@@ -21,13 +21,16 @@ from tonnage.program.caffe.folding import Weights, folded_network, folded_weight
 from tonnage.program.caffe.front import front_of, is_by_rows, why_no_batches
 from tonnage.program.caffe.layer import Shape, shown
 from tonnage.program.caffe.network import Network, reshaped
-from tonnage.program.caffe.processor import Run, by_onnxruntime, compiled, together
+from tonnage.program.caffe.processor import Run, by_onnxruntime, compiled, seconds_of
+from tonnage.program.caffe.winograd import with_winograd
 
 log = logging.getLogger("tonnage.caffe")
 Shapes: TypeAlias = tuple[Shape, ...]
 Maker: TypeAlias = Callable[[], Run]
 TOLERANCE = 1e-4  # of the largest number of an output, or of 1
-LAYERS, TOGETHER, GRAPHS, ONNX, PARTS = "layers", "channels together", "oneDNN graphs", "onnxruntime", "in parts"
+LAYERS, GRAPHS, ONNX, PARTS = "layers", "oneDNN graphs", "onnxruntime", "in parts"
+WINOGRAD = "oneDNN graphs and Winograd"
+ALL = (LAYERS, GRAPHS, WINOGRAD, ONNX)
 _TRIES = 8
 _MOST_SECONDS = 5.0  # of trying for one size
 _MOST_BATCH_SECONDS = 20.0  # of preparing all batches
@@ -60,7 +63,7 @@ class Ways:
 
     # -- preparing ----------------------------------------------------------------------------------------------------
 
-    def prepare(self, shapes: Shapes, kinds: Sequence[str] = (LAYERS, TOGETHER, GRAPHS, ONNX)) -> str:
+    def prepare(self, shapes: Shapes, kinds: Sequence[str] = ALL) -> str:
         """Choose the way for inputs of these shapes; raises `UsageError` or `InvalidFile` where they cannot be."""
         wanted = dict(zip(self._network.inputs, shapes, strict=True))
         network = folded_network(front_of(reshaped(self._network, wanted)))
@@ -75,12 +78,12 @@ class Ways:
         """Batches up to so many rows, as far as that does not take too long: 1, 2, 4 and so on."""
         began = time.perf_counter()
         rows = 1
-        kinds: tuple[str, ...] = (LAYERS, TOGETHER, GRAPHS, ONNX)
+        kinds: tuple[str, ...] = ALL
         while rows <= most and time.perf_counter() - began < _MOST_BATCH_SECONDS:
             shapes = tuple((rows, *shape[1:]) for shape in self._network.input_shapes.values())
             chosen = self.prepare(shapes, kinds)
             if chosen != PARTS:
-                kinds = (PARTS, chosen) if chosen != GRAPHS or self._are_small else (PARTS,)
+                kinds = (PARTS, chosen) if chosen not in (GRAPHS, WINOGRAD) or self._are_small else (PARTS,)
             rows *= 2
 
     @property
@@ -91,8 +94,8 @@ class Ways:
         weights = self._weights
         return {
             LAYERS: lambda: CaffeModule(network, weights).eval(),
-            TOGETHER: lambda: together(CaffeModule(network, weights).eval()),
             GRAPHS: lambda: compiled(CaffeModule(apart(network), weights).eval(), examples),
+            WINOGRAD: lambda: compiled(with_winograd(CaffeModule(apart(network), weights).eval(), examples), examples),
             ONNX: lambda: self._session(network, shapes),
             PARTS: lambda: self._halves(shapes),
         }
@@ -167,9 +170,7 @@ def fastest(makers: Mapping[str, Maker], examples: tuple[Tensor, ...]) -> tuple[
         deadline = time.perf_counter() + _MOST_SECONDS
         for _ in range(_TRIES):
             for name, run in runs.items():
-                start = time.perf_counter()
-                run(*examples)
-                best[name] = min(best[name], time.perf_counter() - start)
+                best[name] = min(best[name], seconds_of(run, examples))
             if time.perf_counter() > deadline:
                 break
     name = min(best, key=best.__getitem__)
@@ -204,7 +205,7 @@ def agree(made: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
 
 def _by_parts(runs: Sequence[Run], parts: Sequence[int]) -> Run:
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
-        split = zip(*(each.split(list(parts)) for each in inputs), strict=True)
+        split = zip(*(torch.split(each, list(parts)) for each in inputs), strict=True)  # type: ignore[no-untyped-call]
         made = [each(*rows) for each, rows in zip(runs, split, strict=True)]
         return tuple(torch.cat(values) for values in zip(*made, strict=True))
 
