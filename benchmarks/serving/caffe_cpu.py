@@ -45,7 +45,11 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         for prototxt in _networks(options, Path(folder)):
             for threads in options.threads:
-                row = compared(prototxt, options.batch, options.repeats, threads)
+                try:
+                    row = compared(prototxt, options.batch, options.repeats, threads)
+                except cv2.error as error:
+                    print(f"{prototxt.stem:16} OpenCV cannot run it: {' '.join(str(error).split())[-120:]}", flush=True)
+                    continue
                 print(LINE.format(**row), flush=True)
                 if options.output:
                     with options.output.open("a") as file:

@@ -117,14 +117,17 @@ class Writer:
         self._nodes.append(helper.make_node(op, list(inputs), outputs, name=f"{op}_{len(self._nodes)}", **attributes))
         return outputs
 
+    def _sizes(self, number: int) -> list[str | int | None]:
+        shape = self._network.shapes[number]
+        return ["N", *shape[1:]] if self.free_batch and shape else [*shape]
+
     def finished(self) -> Any:
         from onnx import TensorProto, helper
 
         def infos(numbers: dict[str, int]) -> list[Any]:
-            free = self.free_batch
-            shapes = [["N", *shape[1:]] if free and shape else list(shape) for shape in self._network.shapes]
             return [
-                helper.make_tensor_value_info(self._names[n], TensorProto.FLOAT, shapes[n]) for n in numbers.values()
+                helper.make_tensor_value_info(self._names[n], TensorProto.FLOAT, self._sizes(n))
+                for n in numbers.values()
             ]
 
         graph = helper.make_graph(

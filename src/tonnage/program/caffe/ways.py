@@ -205,7 +205,7 @@ def agree(made: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
 
 def _by_parts(runs: Sequence[Run], parts: Sequence[int]) -> Run:
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
-        split = zip(*(torch.split(each, list(parts)) for each in inputs), strict=True)  # type: ignore[no-untyped-call]
+        split = zip(*(torch.split(each, list(parts)) for each in inputs), strict=True)
         made = [each(*rows) for each, rows in zip(runs, split, strict=True)]
         return tuple(torch.cat(values) for values in zip(*made, strict=True))
 
