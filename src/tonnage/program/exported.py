@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tonnage.program.program import Program
 
+_CUT_BEFORE = "take a prototxt that ends before it, and run it on what the last stage gives"
 _SHAPE = "return (module, inputs): inputs are a tensor, a tuple of arguments or a dict of keyword arguments"
 
 
@@ -82,9 +83,14 @@ def _export_caffe(program: Program, training: bool, batch: int | None) -> Export
     import torch
 
     from tonnage.program.caffe.execution import CaffeModule
+    from tonnage.program.caffe.front import depends_on_values
     from tonnage.program.caffe.model import open_program
 
     model = open_program(program, batch=batch)
+    later = depends_on_values(model.network)
+    for layer in model.network.layers:
+        if later.intersection(layer.makes):
+            layer.refuse("makes as many rows as it finds, so it cannot be a node of a graph", hint=_CUT_BEFORE)
     inputs = tuple(torch.zeros(shape) for shape in model.inputs.values())
     return export_module(CaffeModule(model.network, model.weights), inputs, name=program.name)
 

@@ -66,7 +66,7 @@ class Instance:
         except Exception as error:
             self._channel.send((FAILED, f"{type(error).__name__}: {_words(error)}", ""))
         else:
-            self._channel.send((READY, pickle.dumps(configuration)))
+            self._channel.send((READY, pickle.dumps(configuration), getattr(runtime, "note", "")))
 
     def _turns(self, runs: list[tuple[list[Placed], tuple[str, ...]]]) -> list[tuple[Any, ...]]:
         """One after the other; their outputs lie behind each other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import pickle
 import signal
@@ -18,6 +19,7 @@ from tonnage.serve.configuration import ModelConfiguration
 from tonnage.serve.runtimes import PACKAGES, LoadOrder
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
+log = logging.getLogger("tonnage.serve")
 # A tensor of a turn: name, datatype, shape, and the buffers that are put behind each other.
 TurnTensor: TypeAlias = tuple[str, str, tuple[int, ...], "Sequence[bytes | memoryview]"]
 
@@ -212,6 +214,8 @@ class InstanceProcess:
         elif self._loaded.done():
             return
         elif message[0] == READY:
+            if message[2]:
+                log.info("%s runs %s", self.order.configuration.name, message[2])
             self._loaded.set_result(pickle.loads(message[1]))  # from our own process
         elif message[0] == FAILED:
             self._loaded.set_exception(InvalidFile(message[1], message[2]))

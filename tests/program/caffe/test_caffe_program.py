@@ -1,5 +1,8 @@
 """Caffe models as programs: what is captured, estimated and split."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +109,28 @@ def test_a_network_is_exported_as_a_graph_for_splitting(prototxt: Path) -> None:
     np.testing.assert_allclose(found.numpy(), model.run({"data": image.numpy()})["ip"], atol=1e-4)
     with pytest.raises(UsageError, match="can only be run, not trained"):
         export_program(program, training=True)
+
+
+def test_a_layer_that_makes_any_number_of_rows_is_not_split(tmp_path: Path) -> None:
+    from tonnage.program.exported import export_program
+
+    path = tmp_path / "net.prototxt"
+    shapes = {"a": (1, 400), "b": (1, 300), "c": (1, 2, 400)}
+    text = "".join(input_text(*shape, name=name) for name, shape in shapes.items())
+    path.write_text(text + layer_text("DetectionOutput", "detection_output_param { num_classes: 3 }", "a b c", "boxes"))
+
+    with pytest.raises(InvalidFile, match=r"layer boxes \(DetectionOutput\) makes as many rows as it finds"):
+        export_program(parse_program(str(path)))
+
+
+@pytest.mark.slow
+def test_a_network_that_is_split_and_run_is_equal_to_the_whole(prototxt: Path) -> None:
+    written(prototxt)
+    cluster = Path(__file__).resolve().parents[3] / "examples" / "nodes.yaml"
+    words = ["split", prototxt, "--cluster", cluster, "--run", "--emulate", "--samples", "4", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-m", "tonnage", *map(str, words)], capture_output=True, text=True, check=False, timeout=200
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["run"]["report"]["is_equal"] is True

@@ -6,22 +6,38 @@ Convolutions take up the normalisations and the ReLU behind them; every value is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from tonnage.errors import UsageError
-from tonnage.program.caffe.apart import apart
+from tonnage.program.caffe.front import depends_on_values
 from tonnage.program.caffe.fusion import Step, steps_of
 from tonnage.program.caffe.layer import Layer, Shape, shown
 from tonnage.program.caffe.layers import BUILDERS
 from tonnage.program.caffe.layers.windows import Convolution, SummedConvolution
 from tonnage.program.caffe.network import Network, reshaped
 from tonnage.program.caffe.normalisation import batch_norm_factors
-from tonnage.program.caffe.processor import fastest
 from tonnage.program.caffe.weights import Array
 
-_BY_VALUES = ("DetectionOutput",)  # what these return has a size that depends on values: not to be compiled
+
+class Fast(Protocol):
+    """Runs the front of a network faster than layer by layer, for inputs of some shapes on one kind of device."""
+
+    def find(self, shapes: tuple[Shape, ...]) -> Callable[..., tuple[Tensor, ...]] | None:
+        """What runs inputs of these shapes; None where it does not pay, or is not ready."""
+        ...
+
+    @property
+    def makes(self) -> Sequence[int]:
+        """The values that it returns."""
+        ...
+
+    @property
+    def chosen(self) -> Mapping[tuple[Shape, ...], str]:
+        """How inputs of which shapes are run."""
+        ...
 
 
 class CaffeModule(nn.Module):
@@ -32,69 +48,56 @@ class CaffeModule(nn.Module):
         super().__init__()
         self.network = network
         self._steps: list[tuple[nn.Module, Step]] = []
-        self._fast: Callable[..., tuple[Tensor, ...]] | None = None
+        self.fast: Fast | None = None
         for step in steps_of(network):
             module = _module(step, network, weights)
             self.add_module(self._free_name(step.layer.name), module)
             self._steps.append((module, step))
-        types = [step.layer.type for _, step in self._steps]
-        self._first = next((number for number, kind in enumerate(types) if kind in _BY_VALUES), len(types))
-        later = {read for _, step in self._steps[self._first :] for read in step.reads}
-        made = {*network.inputs.values(), *(value for _, step in self._steps[: self._first] for value in step.makes)}
-        self._between = sorted(made & (later | set(network.outputs.values())))
+        later = depends_on_values(network)
+        self._rest = [(module, step) for module, step in self._steps if later.intersection(step.makes)]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        as_loaded = self._check(inputs)
-        front = self._fast if self._fast is not None and as_loaded and inputs[0].device.type == "cpu" else self._front
-        values = dict(zip(self._between, front(*inputs), strict=True))
-        _run(self._steps[self._first :], values)
+        shapes = tuple(tuple(each.shape) for each in inputs)
+        values = dict(zip(self.network.inputs.values(), inputs, strict=False))
+        run = self.fast.find(shapes) if self.fast is not None and self._suits(inputs) else None
+        if self.fast is not None and run is not None:
+            values.update(zip(self.fast.makes, run(*inputs), strict=True))
+            _run(self._rest, values)
+        else:
+            self._check(inputs)
+            _run(self._steps, values)
         return tuple(values[number].contiguous() for number in self.network.outputs.values())
 
-    def for_processor(self, weights: Mapping[str, Sequence[Array]]) -> CaffeModule:
-        """The same, compiled for a processor and inputs of the shapes that the network was loaded with."""
-        examples = tuple(torch.rand(shape) for shape in self.network.input_shapes.values())
-        way = fastest(_Front(CaffeModule(apart(self.network), weights)).eval(), examples)
-        self._fast = lambda *inputs: way(*inputs)  # a function, so that what was compiled is no part of this module
+    def replaced(self, function: Callable[[nn.Module], nn.Module]) -> CaffeModule:
+        """With other modules for its steps, which `function` gives for each."""
+        self._steps = [(function(module), step) for module, step in self._steps]
         return self
 
-    def _front(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Everything before the first layer that cannot be compiled."""
-        values = dict(zip(self.network.inputs.values(), inputs, strict=True))
-        kept = {number: values[number] for number in self._between if number in values}
-        _run(self._steps[: self._first], values)
-        return tuple({**kept, **values}[number] for number in self._between)
+    def _suits(self, inputs: tuple[Tensor, ...]) -> bool:
+        device = next(self.parameters(), torch.empty(0)).device
+        return len(inputs) == len(self.network.inputs) and all(
+            each.device == device and each.dtype == torch.float32 for each in inputs
+        )
 
-    def _check(self, inputs: tuple[Tensor, ...]) -> bool:
-        """Are the shapes those of the file? Others must go through the whole network."""
+    def _check(self, inputs: tuple[Tensor, ...]) -> None:
+        """Shapes that are not those of the file must go through the whole network."""
         names = list(self.network.inputs)
         if len(inputs) != len(names):
             raise UsageError(f"{len(names)} inputs are needed ({', '.join(names)}), not {len(inputs)}")
         shapes = {name: tuple(given.shape) for name, given in zip(names, inputs, strict=True)}
         if shapes == self.network.input_shapes:
-            return True
+            return
         for name, shape in shapes.items():
             if len(shape) != len(self.network.input_shapes[name]):
                 wanted = shown(self.network.input_shapes[name])
                 raise UsageError(f"input {name} has the shape {shown(shape)}; the network takes {wanted}")
         reshaped(self.network, shapes)
-        return False
 
     def _free_name(self, name: str) -> str:
         name = name.replace(".", "_") or "layer"
         while hasattr(self, name):
             name += "_"
         return name
-
-
-class _Front(nn.Module):
-    """The part of a network that can be compiled."""
-
-    def __init__(self, whole: CaffeModule) -> None:
-        super().__init__()
-        self.whole = whole
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return self.whole._front(*inputs)
 
 
 def _run(steps: list[tuple[nn.Module, Step]], values: dict[int, Tensor]) -> None:

@@ -51,21 +51,25 @@ def _only_readers(network: Network) -> dict[int, Layer]:
 def _chain(layer: Layer, network: Network, readers: dict[int, int], only: dict[int, Layer]) -> list[Layer]:
     if layer.type not in _CONVOLUTIONS or len(layer.makes) != 1:
         return []
-    chain: list[Layer] = []
-    value = layer.makes[0]
-    while readers[value] == 1 and value in only:
-        follower = only[value]
-        if follower.type == "ReLU":
-            chain.append(follower)
-            break
-        if not _is_linear(follower, len(network.shapes[value])):
-            break
+    chain = linear_chain(layer, network, readers, only)
+    value = chain[-1].makes[0] if chain else layer.makes[0]
+    follower = only.get(value)
+    if readers[value] == 1 and follower is not None and follower.type == "ReLU":
         chain.append(follower)
-        value = follower.makes[0]
     return chain
 
 
-def _is_linear(layer: Layer, axes: int) -> bool:
+def linear_chain(layer: Layer, network: Network, readers: dict[int, int], only: dict[int, Layer]) -> list[Layer]:
+    """The layers behind one that only scale and shift each channel, as far as nothing else reads what they read."""
+    chain: list[Layer] = []
+    value = layer.makes[0]
+    while readers[value] == 1 and value in only and is_linear(only[value], len(network.shapes[value])):
+        chain.append(only[value])
+        value = chain[-1].makes[0]
+    return chain
+
+
+def is_linear(layer: Layer, axes: int) -> bool:
     """One factor and summand for each channel?"""
     if layer.type not in _LINEAR or len(layer.reads) != 1:
         return False

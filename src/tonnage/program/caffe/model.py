@@ -20,7 +20,9 @@ from tonnage.program.caffe.weights import Array, Stored, matched, read_weights
 from tonnage.program.program import Program
 
 if TYPE_CHECKING:
+    from tonnage.program.caffe.cuda import CudaGraphs
     from tonnage.program.caffe.execution import CaffeModule
+    from tonnage.program.caffe.ways import Ways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,11 +41,17 @@ class Model:
     def outputs(self) -> dict[str, Shape]:
         return self.network.output_shapes
 
-    def module(self, device: str = "cpu") -> CaffeModule:
-        """A torch module that runs it on a device; it takes its inputs in the order of `inputs`. For a processor it is
-        compiled, which takes a moment."""
-        module = self._module()
-        return module.for_processor(self.weights or {}) if device == "cpu" else module.to(device)
+    def module(self, device: str = "cpu", *, most_batch: int | None = None) -> CaffeModule:
+        """A torch module that runs it on a device; it takes its inputs in the order of `inputs`. The fastest way is found
+        for the shapes of `inputs`, or for batches of up to `most_batch` rows: that takes a moment."""
+        module = self._module().to(device)
+        fast = _fast(self.network, self.weights or {}, device)
+        module.fast = fast
+        if most_batch is None:
+            fast.prepare(tuple(self.inputs.values()))
+        else:
+            fast.prepare_batches(most_batch)
+        return module
 
     def run(self, inputs: Mapping[str, npt.NDArray[Any]], device: str = "cpu") -> dict[str, npt.NDArray[Any]]:
         """Outputs by name, layer by layer. To run often, keep a `module`."""
@@ -117,6 +125,16 @@ def _channels(net: Message, stored: Stored) -> dict[str, int]:
             groups = layer.part("convolution_param").get("group")
             found.setdefault(layer.all("bottom")[0], blobs[0].shape[1] * groups)
     return found
+
+
+def _fast(network: Network, weights: Mapping[str, tuple[Array, ...]], device: str) -> Ways | CudaGraphs:
+    from tonnage.program.caffe.ways import Ways
+
+    if device == "cpu":
+        return Ways(network, weights)
+    from tonnage.program.caffe.cuda import CudaGraphs
+
+    return CudaGraphs(network, weights, device)
 
 
 def _execution() -> Any:

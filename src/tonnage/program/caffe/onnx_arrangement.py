@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from onnx import TensorProto
 
 from tonnage.program.caffe.layer import Layer, axis_of
@@ -12,7 +14,7 @@ from tonnage.program.caffe.shapes.detection import priors_of
 
 
 def reshape(writer: Writer, layer: Layer) -> None:
-    writer.end(layer, "Reshape", writer.bottoms(layer)[0], writer.integers(*writer.made(layer)))
+    writer.end(layer, "Reshape", writer.bottoms(layer)[0], writer.sizes(*writer.made(layer)))
 
 
 def split(writer: Writer, layer: Layer) -> None:
@@ -41,9 +43,14 @@ def permute(writer: Writer, layer: Layer) -> None:
 
 
 def crop(writer: Writer, layer: Layer) -> None:
-    ranges = rules.crop_of(layer, *writer.shapes(layer))
-    starts, ends = [first for first, _ in ranges], [first + size for first, size in ranges]
-    writer.end(layer, "Slice", writer.bottoms(layer)[0], writer.integers(*starts), writer.integers(*ends))
+    shape = writer.shapes(layer)[0]
+    ranges = {n: each for n, each in enumerate(rules.crop_of(layer, *writer.shapes(layer))) if each[1] != shape[n]}
+    if not ranges:
+        writer.end(layer, "Identity", writer.bottoms(layer)[0])
+        return
+    starts, ends = [first for first, _ in ranges.values()], [first + size for first, size in ranges.values()]
+    axes = writer.integers(*ranges)
+    writer.end(layer, "Slice", writer.bottoms(layer)[0], writer.integers(*starts), writer.integers(*ends), axes)
 
 
 def tile(writer: Writer, layer: Layer) -> None:
@@ -56,10 +63,10 @@ def tile(writer: Writer, layer: Layer) -> None:
 def shuffle(writer: Writer, layer: Layer) -> None:
     shape, group = writer.shapes(layer)[0], layer.param("shuffle_channel_param").get("group")
     parts = writer.add(
-        "Reshape", writer.bottoms(layer)[0], writer.integers(shape[0], group, shape[1] // group, *shape[2:])
+        "Reshape", writer.bottoms(layer)[0], writer.sizes(shape[0], group, shape[1] // group, *shape[2:])
     )
     turned = writer.add("Transpose", parts, perm=[0, 2, 1, *range(3, len(shape) + 1)])
-    writer.end(layer, "Reshape", turned, writer.integers(*shape))
+    writer.end(layer, "Reshape", turned, writer.sizes(*shape))
 
 
 def interp(writer: Writer, layer: Layer) -> None:
@@ -87,13 +94,13 @@ def argmax(writer: Writer, layer: Layer) -> None:
     """Of equal values ONNX takes any; of one largest the last, as Caffe does."""
     param, shape, bottom = layer.param("argmax_param"), writer.shapes(layer)[0], writer.bottoms(layer)[0]
     if "axis" not in param:
-        bottom = writer.add("Reshape", bottom, writer.integers(shape[0], -1))
+        bottom = writer.add("Reshape", bottom, writer.sizes(shape[0], prod(shape[1:])))
     axis = axis_of(layer, param.get("axis"), shape) if "axis" in param else 1
     if param.get("top_k") > 1 or param.get("out_max_val"):
         layer.refuse("tells several maxima or their values, which the export to ONNX does not know")
     places = writer.add("ArgMax", bottom, axis=axis, keepdims=1, select_last_index=1)
     made = writer.add("Cast", places, to=TensorProto.FLOAT)
-    writer.end(layer, "Reshape", made, writer.integers(*writer.made(layer)))
+    writer.end(layer, "Reshape", made, writer.sizes(*writer.made(layer)))
 
 
 def reduction(writer: Writer, layer: Layer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from tonnage.errors import MissingDependency, UsageError
 from tonnage.program.caffe.layer import Layer, Shape
 from tonnage.program.caffe.model import Model
+from tonnage.program.caffe.network import Network
 from tonnage.program.caffe.weights import Array
 
 OPSET, _IR_VERSION = 17, 8
@@ -20,25 +22,36 @@ def export_onnx(model: Model, path: str | Path) -> None:
     """Write the file; raises `UsageError` for a layer that ONNX cannot express, and without weights."""
     if model.weights is None:
         raise UsageError(f"{model.network.file} has no weights", "name the caffemodel that belongs to it")
+    import_onnx().save(onnx_model(model.network, model.weights), str(path))
+
+
+def onnx_model(network: Network, weights: Mapping[str, Sequence[Array]], *, free_batch: bool = False) -> Any:
+    """As a message of onnx. With `free_batch` the first axis of inputs and outputs may have any size, which must be right
+    for this network."""
+    import_onnx()
+    from tonnage.program.caffe.onnx_layers import WRITERS
+
+    writer = Writer(network, weights, free_batch)
+    for layer in network.layers:
+        if layer.type not in WRITERS:
+            layer.refuse("has no counterpart in ONNX", hint="export a network that ends before it")
+        WRITERS[layer.type](writer, layer)
+    return writer.finished()
+
+
+def import_onnx() -> Any:
     try:
         import onnx
     except ModuleNotFoundError:
         raise MissingDependency("writing ONNX files needs the onnx package", "pip install tonnage[onnx]") from None
-    from tonnage.program.caffe.onnx_layers import WRITERS
-
-    writer = Writer(model)
-    for layer in model.network.layers:
-        if layer.type not in WRITERS:
-            layer.refuse("has no counterpart in ONNX", hint="export a network that ends before it")
-        WRITERS[layer.type](writer, layer)
-    onnx.save(writer.finished(), str(path))
+    return onnx
 
 
 class Writer:
     """The graph as it grows. Values have the names of their blobs; those that a layer changes in place get a number."""
 
-    def __init__(self, model: Model) -> None:
-        self._model, self._network = model, model.network
+    def __init__(self, network: Network, weights: Mapping[str, Sequence[Array]], free_batch: bool) -> None:
+        self._network, self._weights, self.free_batch = network, weights, free_batch
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._names = self._named()
@@ -70,8 +83,8 @@ class Writer:
         """The shape of the first top."""
         return self._network.shapes[layer.makes[0]]
 
-    def weights(self, layer: Layer) -> tuple[Array, ...]:
-        return (self._model.weights or {}).get(layer.name, ())
+    def weights(self, layer: Layer) -> Sequence[Array]:
+        return self._weights.get(layer.name, ())
 
     # -- what it becomes ----------------------------------------------------------------------------------------------
 
@@ -85,6 +98,10 @@ class Writer:
 
     def integers(self, *values: int) -> str:
         return self.constant(values, np.int64)
+
+    def sizes(self, *shape: int) -> str:
+        """A shape to give something; its first axis takes what is left where batches are of any size."""
+        return self.integers(-1, *shape[1:]) if self.free_batch and shape else self.integers(*shape)
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         """One operator with one result, whose name is returned."""
@@ -100,13 +117,17 @@ class Writer:
         self._nodes.append(helper.make_node(op, list(inputs), outputs, name=f"{op}_{len(self._nodes)}", **attributes))
         return outputs
 
+    def _sizes(self, number: int) -> list[str | int | None]:
+        shape = self._network.shapes[number]
+        return ["N", *shape[1:]] if self.free_batch and shape else [*shape]
+
     def finished(self) -> Any:
         from onnx import TensorProto, helper
 
         def infos(numbers: dict[str, int]) -> list[Any]:
-            shapes = self._network.shapes
             return [
-                helper.make_tensor_value_info(self._names[n], TensorProto.FLOAT, shapes[n]) for n in numbers.values()
+                helper.make_tensor_value_info(self._names[n], TensorProto.FLOAT, self._sizes(n))
+                for n in numbers.values()
             ]
 
         graph = helper.make_graph(

@@ -15,6 +15,7 @@ from tonnage.program.caffe.normalisation import batch_norm_factors, uses_stored
 from tonnage.program.caffe.onnx_export import Writer
 from tonnage.program.caffe.shapes.values import covered
 from tonnage.program.caffe.shapes.windows import convolution_window, groups_of, pooling_of
+from tonnage.program.caffe.weights import Array
 
 
 def _one(op: str, **attributes: Any) -> Callable[[Writer, Layer], None]:
@@ -70,8 +71,20 @@ def _relu(writer: Writer, layer: Layer) -> None:
 
 
 def _prelu(writer: Writer, layer: Layer) -> None:
-    slope = writer.weights(layer)[0].reshape(-1, *(1,) * (len(writer.shapes(layer)[0]) - 2))
-    writer.end(layer, "PRelu", writer.bottoms(layer)[0], writer.constant(slope))
+    """As `a x + (1 - a) max(x, 0)`: onnxruntime runs PRelu number by number, between two changes of order."""
+    shape, bottom = writer.shapes(layer)[0], writer.bottoms(layer)[0]
+    slope = np.broadcast_to(writer.weights(layer)[0].reshape(-1), shape[1])
+    if len(shape) < 3:
+        writer.end(layer, "PRelu", bottom, writer.constant(slope))
+        return
+    both = writer.add("Relu", bottom)
+    writer.end(layer, "Add", _by_channel(writer, bottom, slope), _by_channel(writer, both, 1 - slope))
+
+
+def _by_channel(writer: Writer, bottom: str, factor: Array) -> str:
+    """As a normalisation, which keeps onnxruntime's own order of channels."""
+    nothing, one = writer.constant(np.zeros(len(factor))), writer.constant(np.ones(len(factor)))
+    return writer.add("BatchNormalization", bottom, writer.constant(factor), nothing, nothing, one, epsilon=0.0)
 
 
 def _linear(writer: Writer, bottom: str, scale: float, shift: float) -> str:
@@ -138,7 +151,7 @@ def _eltwise(writer: Writer, layer: Layer) -> None:
 def _axpy(writer: Writer, layer: Layer) -> None:
     factors, first, second = writer.bottoms(layer)
     shape = writer.shapes(layer)
-    spread = writer.add("Reshape", factors, writer.integers(*shape[1][:2], *(1,) * (len(shape[1]) - 2)))
+    spread = writer.add("Reshape", factors, writer.sizes(*shape[1][:2], *(1,) * (len(shape[1]) - 2)))
     writer.end(layer, "Add", writer.add("Mul", spread, first), second)
 
 
@@ -157,6 +170,15 @@ def _batch_norm(writer: Writer, layer: Layer) -> None:
     centred, variance = _centred(writer, bottom, axes)
     epsilon = writer.constant(layer.param("batch_norm_param").get("eps"))
     writer.end(layer, "Div", centred, writer.add("Sqrt", writer.add("Add", variance, epsilon)))
+
+
+def _affine(writer: Writer, layer: Layer) -> None:
+    """Of `folding`. As a normalisation, which runtimes know how to join to what is before and behind it."""
+    factor, summand = writer.weights(layer)
+    channels = writer.shapes(layer)[0][1]
+    mean, variance = writer.constant(np.zeros(channels)), writer.constant(np.ones(channels))
+    scale, bias = (writer.constant(np.broadcast_to(each, channels)) for each in (factor, summand))
+    writer.end(layer, "BatchNormalization", writer.bottoms(layer)[0], scale, bias, mean, variance, epsilon=0.0)
 
 
 def _centred(writer: Writer, bottom: str, axes: list[int]) -> tuple[str, str]:
@@ -184,8 +206,9 @@ def _scale(writer: Writer, layer: Layer) -> None:
     axis = covered(layer, name, shapes[0])[0] if own else axis_of(layer, layer.param(name).get("axis"), shapes[0])
     factors = weights[0].shape if own else shapes[1]
     spread = (*factors, *(1,) * (len(shapes[0]) - axis - len(factors)))
+    sizes = writer.integers if own or axis else writer.sizes
     first = writer.constant(weights.pop(0).reshape(spread)) if own else writer.add(
-        "Reshape", bottoms[1], writer.integers(*spread))  # fmt: skip
+        "Reshape", bottoms[1], sizes(*spread))  # fmt: skip
     op = "Mul" if layer.type == "Scale" else "Add"
     if weights:
         made = writer.add(op, bottoms[0], first)
@@ -197,11 +220,14 @@ def _scale(writer: Writer, layer: Layer) -> None:
 def _inner_product(writer: Writer, layer: Layer) -> None:
     param, weights = layer.param("inner_product_param"), writer.weights(layer)
     inputs = weights[0].shape[0 if param.get("transpose") else 1]
-    rows = writer.add("Reshape", writer.bottoms(layer)[0], writer.integers(-1, inputs))
-    made = writer.add(
-        "Gemm", rows, *(writer.constant(each) for each in weights), transB=0 if param.get("transpose") else 1
-    )
-    writer.end(layer, "Reshape", made, writer.integers(*writer.made(layer)))
+    rows = writer.bottoms(layer)[0]
+    if len(writer.shapes(layer)[0]) != 2:
+        rows = writer.add("Reshape", rows, writer.integers(-1, inputs))
+    constants, turned = [writer.constant(each) for each in weights], 0 if param.get("transpose") else 1
+    if len(writer.made(layer)) == 2:
+        writer.end(layer, "Gemm", rows, *constants, transB=turned)
+        return
+    writer.end(layer, "Reshape", writer.add("Gemm", rows, *constants, transB=turned), writer.sizes(*writer.made(layer)))
 
 
 def _embed(writer: Writer, layer: Layer) -> None:
@@ -242,7 +268,7 @@ WRITERS: Mapping[str, Callable[[Writer, Layer], None]] = {
     "Sigmoid": _one("Sigmoid"), "TanH": _one("Tanh"), "AbsVal": _one("Abs"), "BNLL": _one("Softplus"),
     "Dropout": _one("Identity"), "Power": _power, "Exp": _exponential, "Log": _logarithm, "Threshold": _threshold,
     "Swish": _swish, "Softmax": _softmax, "LogSoftmax": _softmax, "Eltwise": _eltwise, "Axpy": _axpy,
-    "BatchNorm": _batch_norm, "BN": _batch_norm, "MVN": _mvn, "Scale": _scale, "Bias": _scale,
+    "Affine": _affine, "BatchNorm": _batch_norm, "BN": _batch_norm, "MVN": _mvn, "Scale": _scale, "Bias": _scale,
     "InnerProduct": _inner_product, "Embed": _embed, "Normalize": _normalize, "LRN": _lrn, "Split": arranged.split,
     "Silence": lambda writer, layer: None,
     "Concat": arranged.concat, "Slice": arranged.slice_, "Flatten": arranged.reshape, "Reshape": arranged.reshape,

@@ -1,6 +1,5 @@
-"""Modules compiled for a processor: oneDNN runs chains of layers as one, in its own order of weights and images.
-
-TorchScript hands the chains to oneDNN. Where that turns out slower than the layers one by one, these run.
+"""Ways to run a network on a processor that are faster than layer by layer: graphs of oneDNN, which TorchScript makes,
+and onnxruntime.
 """
 
 from __future__ import annotations
@@ -13,28 +12,27 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from tonnage.errors import MissingDependency, UsageError
+from tonnage.program.caffe.folding import Weights
+from tonnage.program.caffe.network import Network
+from tonnage.program.caffe.onnx_export import onnx_model
+
 Run: TypeAlias = Callable[..., tuple[Tensor, ...]]
 _WARM_UPS = 3  # the first two show TorchScript what it runs, and the third compiles
-_TRIES = 5
+_MOST_MODEL_BYTES = 2**31 - 1  # of one message of protobuf
 
 
-def fastest(module: nn.Module, examples: tuple[Tensor, ...]) -> Run:
-    """The fastest way to run a module on inputs of the shapes of the examples: compiled, layer by layer, or layer by layer
-    with the channels of images together."""
-    made = _compiled(module, examples)
-    ways: list[Run] = [module, _together(module), *([made] if made is not None else [])]
-    with torch.no_grad():
-        best = [min(_seconds(way, examples) for _ in range(_TRIES)) for way in ways]
-    return ways[best.index(min(best))]
+def seconds_of(run: Callable[..., object], inputs: tuple[Tensor, ...]) -> float:
+    """How long one run takes. One thread is timed by its own clock, so that whatever else runs here does not count."""
+    clock = time.thread_time if torch.get_num_threads() == 1 and inputs[0].device.type == "cpu" else time.perf_counter
+    start = clock()
+    run(*inputs)
+    return clock() - start
 
 
-def _seconds(run: Run, examples: tuple[Tensor, ...]) -> float:
-    start = time.perf_counter()
-    run(*examples)
-    return time.perf_counter() - start
+def together(module: nn.Module) -> Run:
+    """Layer by layer, with the channels of images together."""
 
-
-def _together(module: nn.Module) -> Run:
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
         images = (each.contiguous(memory_format=torch.channels_last) if each.dim() == 4 else each for each in inputs)
         made: tuple[Tensor, ...] = module(*images)
@@ -43,12 +41,13 @@ def _together(module: nn.Module) -> Run:
     return run
 
 
-def _compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Run | None:
-    """None where TorchScript or oneDNN are not to be had."""
+def compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Run:
+    """For inputs of the shapes of the examples; oneDNN runs chains of layers as one, in its own order of weights and
+    images. Raises `MissingDependency` where TorchScript or oneDNN are not to be had."""
     script: Any = torch.jit
     mkldnn: Any = torch.backends.mkldnn
     if not mkldnn.is_available() or not script._state._enabled.enabled:
-        return None
+        raise MissingDependency("this torch has no oneDNN or no TorchScript")
     before = script.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # of what depends on shapes, which stay as they are
@@ -63,5 +62,30 @@ def _compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Run | None:
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
         found = made(*inputs)
         return found if isinstance(found, tuple) else (found,)
+
+    return run
+
+
+def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> Run:
+    """Raises `MissingDependency` without onnxruntime, and `UsageError` or `InvalidFile` where it cannot run the network."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        raise MissingDependency("onnxruntime is not installed") from None
+    if sum(each.nbytes for arrays in weights.values() for each in arrays) > _MOST_MODEL_BYTES - 2**20:
+        raise UsageError("its weights do not fit into a message of ONNX")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4
+    message = onnx_model(network, weights, free_batch=free_batch).SerializeToString()
+    try:
+        session = onnxruntime.InferenceSession(message, options, ["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a class of its own for everything that can be wrong
+        raise UsageError(f"onnxruntime: {' '.join(str(error).split())[:500]}") from error
+    names = [each.name for each in session.get_inputs()]
+
+    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        given = {name: each.contiguous().numpy() for name, each in zip(names, inputs, strict=True)}
+        return tuple(torch.from_numpy(each) for each in session.run(None, given))
 
     return run

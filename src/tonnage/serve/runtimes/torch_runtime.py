@@ -38,6 +38,7 @@ class TorchRuntime:
         self._function, self._device = function, torch.device(device)
         self.inputs, self.outputs, self.batch_axis, self.most_rows = inputs, outputs, batch_axis, most_rows
         self._half = {each.name for each in inputs if each.datatype == BF16}
+        self.note = ""  # on how it runs, for the log
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         with torch.inference_mode():

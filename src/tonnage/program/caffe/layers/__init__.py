@@ -17,6 +17,7 @@ BUILDERS: Mapping[str, Builder] = {
     "PReLU": pointwise.prelu,
     "Eltwise": pointwise.eltwise,
     "Axpy": pointwise.axpy,
+    "Affine": statistics.affine,  # of `folding`
     "BatchNorm": statistics.batch_norm,
     "BN": statistics.batch_norm,
     "Normalize": statistics.normalize,

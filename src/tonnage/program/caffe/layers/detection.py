@@ -15,6 +15,7 @@ from tonnage.program.caffe.prior_boxes import prior_boxes
 from tonnage.program.caffe.shapes.detection import Detection, detection_of, most_boxes, priors_of
 
 Array: TypeAlias = npt.NDArray[np.float32]
+_MOST_PAIRED = 1000  # boxes that are compared all at once
 
 
 class PriorBox(nn.Module):
@@ -94,23 +95,24 @@ def _suppressed(boxes: Array, scores: Array, found: Detection) -> npt.NDArray[np
     candidates = np.flatnonzero(scores > found.threshold)
     candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
     candidates = candidates[: found.top_k] if found.top_k > -1 else candidates
-    boxes, threshold = boxes[candidates], found.nms_threshold
-    overlap = np.full(len(candidates), -1.0)
-    kept = []
-    for number in range(len(candidates)):
-        if overlap[number] <= threshold:
+    chosen, threshold, kept = boxes[candidates], found.nms_threshold, []
+    all_pairs = _overlaps(chosen, chosen) if len(chosen) <= _MOST_PAIRED else None
+    most = np.full(len(chosen), -1.0)  # that each overlaps one that is kept
+    for number in range(len(chosen)):
+        if most[number] <= threshold:
             kept.append(number)
-            overlap[number + 1 :] = np.maximum(overlap[number + 1 :], _overlaps(boxes[number], boxes[number + 1 :]))
+            pairs = _overlaps(chosen[number : number + 1], chosen)[0] if all_pairs is None else all_pairs[number]
+            np.maximum(most, pairs, out=most)
             threshold *= found.eta if found.eta < 1 and threshold > 0.5 else 1
     return candidates[kept]
 
 
-def _overlaps(box: Array, others: Array) -> Any:
-    """Intersection over union."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+def _overlaps(some: Array, boxes: Array) -> Any:
+    """Intersection over union, of each with each."""
+    low, high = np.maximum(some[:, None, :2], boxes[:, :2]), np.minimum(some[:, None, 2:], boxes[:, 2:])
     sides = np.maximum(high - low, 0)
-    common = sides[:, 0] * sides[:, 1]
-    union = _areas(box[None]) + _areas(others) - common
+    common = sides[..., 0] * sides[..., 1]
+    union = _areas(some)[:, None] + _areas(boxes) - common
     return np.divide(common, union, out=np.zeros_like(common), where=common > 0)
 
 

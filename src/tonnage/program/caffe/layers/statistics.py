@@ -86,6 +86,10 @@ class Normalize(nn.Module):
         return blob / length * spread(self.factor, blob, 1)
 
 
+def affine(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
+    return Affine(weights[0], weights[1], 1)
+
+
 def batch_norm(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
     if uses_stored(layer):
         return Affine(*batch_norm_factors(layer, weights), 1 if len(shapes[0]) > 1 else 0)
@@ -139,17 +143,36 @@ def lrn(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Modu
     band = ((distance[:, None] - distance).abs() <= size // 2).float()[:, :, None, None]
 
     def across(blob: Tensor) -> Tensor:
-        channels = blob.shape[1]
-        if channels == len(band) and _is_tracing():  # oneDNN is slow with slices, but not with a product that sums
-            return blob * torch.pow(F.conv2d(blob * blob, band) * (alpha / size) + k, -beta)
-        squares = F.pad(blob * blob, (0, 0, 0, 0, size // 2, size // 2))
-        total = squares[:, :channels]
-        for first in range(1, size):
-            total = total + squares[:, first : first + channels]
-        base = total * (alpha / size) + k
-        return blob * torch.pow(base, -beta)
+        if blob.shape[1] == len(band) and _has_slow_slices(blob):
+            total = F.conv2d(blob * blob, band)
+        else:
+            total = _sums(blob * blob, size)
+        return blob * _power(total * (alpha / size) + k, beta)
 
     return Function(across)
+
+
+def _has_slow_slices(blob: Tensor) -> bool:
+    """In oneDNN's graphs, and where channels are together, a product that sums is faster than sums of slices."""
+    return _is_tracing() or (blob.device.type == "cpu" and blob.stride(1) == 1 and blob.shape[2] > 1)
+
+
+def _sums(blob: Tensor, size: int) -> Tensor:
+    """Of neighbouring channels."""
+    channels = blob.shape[1]
+    padded = F.pad(blob, (0, 0, 0, 0, size // 2, size // 2))
+    total = padded[:, :channels]
+    for first in range(1, size):
+        total = total + padded[:, first : first + channels]
+    return total
+
+
+def _power(base: Tensor, beta: float) -> Tensor:
+    """To the power of -beta; that of AlexNet needs no logarithm."""
+    if beta != 0.75:
+        return torch.pow(base, -beta)
+    root = torch.rsqrt(base)
+    return root * torch.sqrt(root)
 
 
 def mvn(layer: Layer, weights: Sequence[Tensor], shapes: list[Shape]) -> nn.Module:
