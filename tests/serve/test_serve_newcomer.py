@@ -34,7 +34,7 @@ def test_the_help_names_options_and_tuning() -> None:
 def test_without_a_folder_it_says_that_one_is_missing() -> None:
     ended = tonnage("serve")
     assert ended.returncode == 2
-    assert "error: Missing argument" in ended.stderr
+    assert "error: no models are named" in ended.stderr
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
