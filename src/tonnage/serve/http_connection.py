@@ -104,10 +104,9 @@ class HttpConnection(asyncio.Protocol):
 
     # -- httptools ----------------------------------------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._in_request, self._since = True, self._loop.time()
-
     def on_url(self, url: bytes) -> None:
+        if not self._in_request:
+            self._in_request, self._since = True, self._loop.time()
         self._url += url
         self._header_bytes += len(url)
         if self._header_bytes > _MOST_HEADER_BYTES:
@@ -177,16 +176,17 @@ class HttpConnection(asyncio.Protocol):
         if request is not self._current or transport.is_closing():
             return
         self._current = None
-        if request.body:
-            self._hold(-len(request.body))
+        size = len(request.body)
+        self._held -= size
+        server.held_bytes -= size
         if status >= 400 or server.log.every:
             headers = server.log.http(request, status, headers, parts)
         keeps = self._keeps and not (server.is_draining and not self._waiting and not self._in_request)
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         if not keeps:
             lines.append("Connection: close\r\n")
-        size = sum(map(len, parts))
-        head = b"%b%bContent-Length: %d\r\n\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"), size)
+        length = sum(map(len, parts))
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"), length)
         transport.write(b"".join((head, *parts)) if request.method != "HEAD" else head)
         self._since = self._loop.time()
         if not keeps:

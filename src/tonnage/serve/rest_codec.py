@@ -125,7 +125,7 @@ class RestCodec:
             if type(one) is not dict or type(one.get("name")) is not str:
                 raise InvalidRequest(f"{where}.name is missing, or not a string")
             name, parameters = one["name"], _typed(one.get("parameters", {}), dict, f"{where}.parameters")
-            classes = _typed(parameters.get("classification", 0), int, f"{where}.parameters.classification")
+            classes = _whole(parameters.get("classification", 0), f"{where}.parameters.classification")
             if "binary_data" in parameters:
                 rendering.binary[name] = _typed(parameters["binary_data"], bool, f"{where}.parameters.binary_data")
             span = Span.of(parameters, where)
