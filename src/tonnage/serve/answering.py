@@ -15,11 +15,12 @@ log = logging.getLogger("tonnage.serve")
 
 
 class Answering:
-    """`take` a request when it begins to wait, `answer` it whatever happens."""
+    """`hold` a request when it begins to wait, `answer` it whatever happens."""
 
-    def __init__(self, statistics: Statistics, budget: Budget, on_answer: Callable[[], None]) -> None:
+    def __init__(self, statistics: Statistics, budget: Budget) -> None:
         self.ordering: Ordering | None = None  # where answers keep the order of their requests
-        self._statistics, self._budget, self._on_answer = statistics, budget, on_answer
+        self.on_answer: Callable[[], None] | None = None
+        self._statistics, self._budget = statistics, budget
 
     def hold(self, request: Request) -> None:
         """Raises `Busy` where the server holds too much already."""
@@ -59,4 +60,5 @@ class Answering:
         except Exception:  # whatever is wrong with one answer, the others of its batch are given
             log.exception("an answer cannot be given", extra={"model": request.model, "request": request.id})
             request.answer(ServingError("the server failed; its log says why"))
-        self._on_answer()
+        if self.on_answer is not None:
+            self.on_answer()

@@ -18,7 +18,7 @@ log = logging.getLogger("tonnage.serve")
 _LOAD_SECONDS = 600.0
 _RUN_SECONDS = 600.0  # that a run may take where the configuration says nothing
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # between attempts to replace an instance
-_HOPELESS = 3  # attempts in a row, after which those who wait are told
+_HOPELESS = 5  # attempts in a row, after which those who wait are told
 _LONGEST_WATCH = 5.0  # seconds between two looks at what runs
 
 MakeInstance: TypeAlias = Callable[..., InstanceProcess]

@@ -48,7 +48,7 @@ class ServedVersion:
         self._backend, self._path = backend, path
         self._loop = asyncio.get_running_loop()
         self._queue = Queue(configuration)
-        self._answering = Answering(self.statistics, budget or Budget(), self._note_change)
+        self._answering = Answering(self.statistics, budget or Budget())
         self._answer = self._answering.answer
         self._pool = InstancePool(self, places, self._order_for, run_seconds(configuration), make_instance)
         self._is_planned = False
@@ -86,22 +86,23 @@ class ServedVersion:
 
     def submit(self, request: Request) -> None:
         """Its answer comes by `request.answer`. Raises `Busy` or `Unavailable` where it cannot wait here."""
+        pool, answering = self._pool, self._answering
         if self._is_retired:
             raise Unavailable(f"version {self.version} of {self.configuration.name} is being unloaded")
-        if self._pool.problem and not self._pool.all:
+        if pool.problem and not pool.all:
             raise self._hopeless()
         try:
-            self._answering.hold(request)
+            answering.hold(request)
             policy = self._queue.add(request)
         except ServingError as error:
-            self._answering.refuse(request, error)
+            answering.refuse(request, error)
             raise
         request.holder = self
-        if self._answering.ordering is not None:
-            self._answering.ordering.add(request)
+        if answering.ordering is not None:
+            answering.ordering.add(request)
         if policy.timeout_seconds or request.timeout_seconds:
             self._limit(request, policy)
-        if self._pool.idle and not self._is_planned:
+        if pool.idle and not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._dispatch)  # after all that has arrived by now
 
@@ -113,6 +114,7 @@ class ServedVersion:
     async def retire(self) -> None:
         """Takes no more requests, answers those it has, and ends."""
         self._is_retired = True
+        self._answering.on_answer = self._changed.set
         while self._queue.waiting or self.running:
             self._changed.clear()
             await self._changed.wait()
@@ -128,10 +130,6 @@ class ServedVersion:
             self._answer(request, Unavailable(f"{self.configuration.name} was unloaded before this request was done"))
         await self._pool.close()
         self._changed.set()
-
-    def _note_change(self) -> None:
-        if self._is_retired:
-            self._changed.set()
 
     # -- instances ----------------------------------------------------------------------------------------------------
 
