@@ -151,6 +151,18 @@ def test_open_sizes_of_a_reshaped_output_are_those_of_the_model() -> None:
     assert shown(spec, (5, 7, 1)) == (5, 1, 7)
 
 
+def test_an_output_that_is_no_tensor_must_be_left_out(tmp_path: Path) -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x"], ["list"]), helper.make_node("Neg", ["x"], ["y"])]
+    outputs = [helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, None), value("y", ["n", 3])]
+    onnx.save(graph(nodes, [value("x", ["n", 3])], outputs), version(tmp_path, "m") / "model.onnx")
+    with pytest.raises(InvalidFile, match=r"list is a seq\(tensor\(float\)\), which the protocol cannot carry"):
+        opened(tmp_path)
+    version(tmp_path, "m", configuration='max_batch_size: 4 output { name: "y" data_type: TYPE_FP32 dims: 3 }')
+    runtime, configuration = opened(tmp_path)
+    assert told(configuration.outputs) == [("y", "FP32", (3,))]
+    assert runtime.run({"x": rows(1)}, ())["y"].tolist() == rows(-1).tolist()
+
+
 # -- torch.export ---------------------------------------------------------------------------------------------------------
 
 
