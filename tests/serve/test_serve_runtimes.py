@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,15 @@ def test_malformed_files_are_named_with_a_reason(tmp_path: Path, name: str, cont
     with pytest.raises(InvalidFile, match=name.replace(".", r"\.")) as caught:
         opened(tmp_path)
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    file = version(tmp_path, "m") / "model.onnx"
+    save_sum(file)
+    file.chmod(0)
+    with pytest.raises(InvalidFile, match=r"model\.onnx cannot be read: Permission denied"):
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2", "model.pt"])
