@@ -225,6 +225,22 @@ def test_what_starts_badly_says_so_only_of_the_version_that_fails(tmp_path: Path
     run(check())
 
 
+def test_why_a_model_cannot_come_back_is_told(tmp_path: Path) -> None:
+    put(tmp_path, "m", 1)
+
+    async def check() -> None:
+        models = models_of(tmp_path)
+        await models.load("m")
+        await models.unload("m")
+        (tmp_path / "m" / "config.pbtxt").write_text("max_batch_size: -1")
+        with pytest.raises(LoadFailed):
+            await models.load("m")
+        (state,) = models.index()
+        assert (state.state, "max_batch_size" in state.reason) == ("UNAVAILABLE", True)
+
+    run(check())
+
+
 def test_the_index_goes_on_without_the_folder(tmp_path: Path) -> None:
     put(tmp_path / "models", "m", 1)
 
