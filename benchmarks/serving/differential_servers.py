@@ -65,6 +65,8 @@ def free_ports(count: int) -> list[int]:
 def _backends(site: Path, folder: Path) -> Path:
     """Triton looks for the library of its Python backend and for the stub that runs models in one place."""
     python = folder / "python"
+    if python.exists():
+        return folder
     python.mkdir(parents=True)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = "triton_python_backend_stub"
