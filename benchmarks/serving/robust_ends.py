@@ -14,6 +14,7 @@ import psutil
 from robust_load import Load
 from robust_rig import Rig, serving
 
+_INSTANCES = 3  # of all models; none is killed while another is being replaced
 _ROUND = 1000  # requests that are answered before the server is told to end
 
 
@@ -75,9 +76,9 @@ def kill(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 async def _killing(rig: Rig, load: Load, chance: random.Random) -> int:
     running, kills = asyncio.create_task(load.run()), 0
     while not running.done():
-        await asyncio.wait([running], timeout=chance.uniform(0.2, 1.0))
-        instances = [] if running.done() else rig.instances
-        if instances:
+        await asyncio.wait([running], timeout=chance.uniform(0.05, 0.5))
+        instances = rig.instances
+        if not running.done() and await asyncio.to_thread(rig.loaded) == len(instances) == _INSTANCES:
             chance.choice(instances).kill()
             kills += 1
     await running

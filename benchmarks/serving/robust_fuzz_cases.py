@@ -10,7 +10,7 @@ from typing import Any
 from robust_rig import COLUMNS
 
 PATHS = [
-    "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/loop/infer",
+    "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/loop/ready",
     "/v2/models/add/versions/1/infer", "/v2", "/v2/health/ready", "/v2/models/add", "/v2/models/add/config",
     "/v2/models/add/stats", "/v2/models/stats", "/v2/repository/index", "/v2/repository/models/add/load",
     "/v2/repository/models/none/unload", "/v2/systemsharedmemory/status", "/v2/systemsharedmemory/region/a/register",
@@ -142,7 +142,7 @@ def grpc_case(chance: random.Random) -> tuple[str, bytes]:
     method = f"/{SERVICE}/{chance.choice(METHODS)}"
     if chance.random() < 0.2:
         return method, bytes(chance.randrange(256) for _ in range(chance.choice([0, 1, 10, 300])))
-    request = message("ModelInferRequest")(model_name=chance.choice(["add", "add", "loop", "", "none"]), id="7")
+    request = message("ModelInferRequest")(model_name=chance.choice(["add", "add", "add", "", "none"]), id="7")
     one = request.inputs.add(
         name=chance.choice(["x", "x", "n", ""]), datatype=chance.choice(["FP32", "INT64", "", "BF16"])
     )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,12 @@ class Rig:
     def used_bytes(self) -> int:
         """Of the server and its instances, without what they share with others."""
         return sum(each.memory_full_info().uss for each in (psutil.Process(self.process.pid), *self.instances))
+
+    def loaded(self) -> int:
+        """How many instances have their model, of all models."""
+        with urllib.request.urlopen(self.addresses["metrics"], timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith("tonnage_instances{"))
 
     def stop(self, seconds: float = 90.0) -> int:
         self.process.terminate()

@@ -39,7 +39,8 @@ class DataPlane:
 
     def infer(self, request: Request) -> None:
         """The answer comes by `request.answer`; what is wrong before anything runs is raised."""
-        version = self.find(request.model, request.version)
+        find = self.find if self.is_starting else self.models.find
+        version = find(request.model, request.version)
         version.checker.check(request)
         request.arrived = now()
         if request.outputs is not None and any(each.classes for each in request.outputs):

@@ -59,8 +59,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
         most = self._server.limits.most_connections
         if len(self._server.connections) >= most:
-            refusal = self._server.refuse(Unavailable(f"{most} connections are open, and no more are taken"))
-            self._send(*refusal, keeps=False)
+            self._refuse(Unavailable(f"{most} connections are open, and no more are taken"))
             return
         peer = transport.get_extra_info("peername")
         self._client = str(peer[0]) if peer else ""
@@ -105,15 +104,18 @@ class HttpConnection(asyncio.Protocol):
 
     # -- httptools ----------------------------------------------------------------------------------------------------
 
-    def on_message_begin(self) -> None:
-        self._in_request, self._since = True, self._loop.time()
-
     def on_url(self, url: bytes) -> None:
+        if not self._in_request:
+            self._in_request, self._since = True, self._loop.time()
         self._url += url
-        self._count(len(url))
+        self._header_bytes += len(url)
+        if self._header_bytes > _MOST_HEADER_BYTES:
+            raise self._too_long()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + _HEADER_COST)
+        self._header_bytes += len(name) + len(value) + _HEADER_COST
+        if self._header_bytes > _MOST_HEADER_BYTES:
+            raise self._too_long()
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -127,26 +129,32 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, part: bytes) -> None:
-        size = len(part)
+        server, size = self._server, len(part)
         self._size += size
-        self._hold(size)
-        if self._size > self._server.limits.most_body_bytes:
-            raise TooLarge(f"the body has more than the {self._server.limits.most_body_bytes} bytes that are taken")
-        if self._server.held_bytes > self._server.limits.most_held_bytes:
+        self._held += size
+        server.held_bytes += size
+        if self._size > server.limits.most_body_bytes:
+            raise TooLarge(f"the body has more than the {server.limits.most_body_bytes} bytes that are taken")
+        if server.held_bytes > server.limits.most_held_bytes:
             raise Busy("the requests that are not answered yet fill the server's memory", "try again later")
         self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        headers = self._headers
-        path, _, query = _origin_form(self._url).partition("?")
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        request = HttpRequest(self._parser.get_method().decode(), path, query, headers, body, self._client)
-        keeps = self._parser.should_keep_alive() and b"upgrade" not in headers and request.method != "CONNECT"
+        headers, parser, parts = self._headers, self._parser, self._parts
+        target = self._url.decode("latin-1")
+        path, _, query = (target if target.startswith("/") else _origin_form(target)).partition("?")
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        request = HttpRequest(parser.get_method().decode(), path, query, headers, body, self._client)
+        keeps = parser.should_keep_alive() and b"upgrade" not in headers and request.method != "CONNECT"
         self._begin()
-        self._in_request, self._since = False, self._loop.time()
+        self._in_request = False
         if self._current is None and not self._is_paused and not self._waiting:
             self._answer(request, keeps)
-            return
+        else:
+            self._queue(request, keeps)
+
+    def _queue(self, request: HttpRequest, keeps: bool) -> None:
+        """Others of this connection come first."""
         self._waiting.append((request, keeps))
         if len(self._waiting) > _MOST_PIPELINED:
             raise Busy("too many requests follow each other on one connection", "wait for answers")
@@ -164,34 +172,27 @@ class HttpConnection(asyncio.Protocol):
 
     def _reply(self, request: HttpRequest, status: int, headers: Headers, *parts: bytes | memoryview) -> None:
         """Only once: what comes later belongs to nobody, and must not become the answer to another request."""
-        if request is not self._current:
+        server, transport = self._server, self._transport
+        if request is not self._current or transport.is_closing():
             return
         self._current = None
-        server = self._server
-        if request.body:
-            self._hold(-len(request.body))
-        if self._transport.is_closing():
-            return
+        size = len(request.body)
+        self._held -= size
+        server.held_bytes -= size
         if status >= 400 or server.log.every:
             headers = server.log.http(request, status, headers, parts)
-        is_last = server.is_draining and not self._waiting and not self._in_request
-        if request.method == "HEAD":  # as for GET, but without the body
-            headers, parts = {**headers, "Content-Length": str(sum(map(len, parts)))}, ()
-        self._send(status, headers, *parts, keeps=self._keeps and not is_last)
-        if self._waiting and not self._is_paused:
-            self._loop.call_soon(self._next)
-
-    def _send(self, status: int, headers: Headers, *parts: bytes | memoryview, keeps: bool) -> None:
+        keeps = self._keeps and not (server.is_draining and not self._waiting and not self._in_request)
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         if not keeps:
             lines.append("Connection: close\r\n")
-        if "Content-Length" not in headers:
-            lines.append(f"Content-Length: {sum(map(len, parts))}\r\n")
-        head = b"%b%b\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"))
-        self._transport.write(b"".join((head, *parts)))
+        length = sum(map(len, parts))
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (_HEAD[status], "".join(lines).encode("latin-1", "replace"), length)
+        transport.write(b"".join((head, *parts)) if request.method != "HEAD" else head)
         self._since = self._loop.time()
         if not keeps:
             self._finish()
+        elif self._waiting and not self._is_paused:
+            self._loop.call_soon(self._next)
 
     def _finish(self) -> None:
         """Closing while the client still sends would reset the connection before it has read its answer."""
@@ -219,9 +220,13 @@ class HttpConnection(asyncio.Protocol):
         if self._current is not None:  # it gets its answer, which is the last
             self._waiting.clear()
             return
-        path = _origin_form(self._url).partition("?")[0]
-        self._current = HttpRequest("", path, "", self._headers, b"", self._client)
         self._hold(-self._size)
+        self._refuse(error)
+
+    def _refuse(self, error: ServingError) -> None:
+        """What is no request, or not taken at all; the connection ends with it."""
+        path = _origin_form(self._url.decode("latin-1")).partition("?")[0]
+        self._current, self._keeps = HttpRequest("", path, "", self._headers, b"", self._client), False
         self._begin()
         self._reply(self._current, *self._server.refuse(error))
 
@@ -232,10 +237,8 @@ class HttpConnection(asyncio.Protocol):
         self._size = 0
         self._header_bytes = 0
 
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
-        if self._header_bytes > _MOST_HEADER_BYTES:
-            raise TooLarge(f"the head of the request has more than {_MOST_HEADER_BYTES} bytes")
+    def _too_long(self) -> TooLarge:
+        return TooLarge(f"the head of the request has more than {_MOST_HEADER_BYTES} bytes")
 
     def _hold(self, size: int) -> None:
         self._held += size
@@ -272,9 +275,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport.abort()
 
 
-def _origin_form(url: bytes) -> str:
+def _origin_form(text: str) -> str:
     """What follows the host, where a request names that as well."""
-    text = url.decode("latin-1")
     if text.startswith("/"):
         return text
     _, scheme, rest = text.partition("://")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InvalidFile, TonnageError
 from tonnage.serve.configuration import ModelConfiguration
 from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed
 from tonnage.serve.requests import now
@@ -15,8 +16,9 @@ from tonnage.serve.runtimes import LoadOrder
 
 log = logging.getLogger("tonnage.serve")
 _LOAD_SECONDS = 600.0
+_RUN_SECONDS = 600.0  # that a run may take where the configuration says nothing
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # between attempts to replace an instance
-_HOPELESS = 3  # attempts in a row, after which those who wait are told
+_HOPELESS = 5  # attempts in a row, after which those who wait are told
 _LONGEST_WATCH = 5.0  # seconds between two looks at what runs
 
 MakeInstance: TypeAlias = Callable[..., InstanceProcess]
@@ -98,6 +100,8 @@ class InstancePool:
         self.idle.clear()
         for instance in instances:
             instance.close()
+            if instance.turn is not None:  # nobody waits for that any more
+                instance.kill()
         await asyncio.gather(*replacing, *(instance.reap() for instance in instances), return_exceptions=True)
 
     # -- birth --------------------------------------------------------------------------------------------------------
@@ -171,6 +175,18 @@ class InstancePool:
                     self.problem = str(error)
                     self._owner.nobody_is_left()
             await asyncio.sleep(_pause(attempts - 1))
+
+
+def run_seconds(configuration: ModelConfiguration) -> float:
+    """How long one run may take: the parameter `run_timeout_seconds`."""
+    text = configuration.parameters.get("run_timeout_seconds", "")
+    try:
+        seconds = float(text) if text else _RUN_SECONDS
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise InvalidFile(f"parameter run_timeout_seconds of {configuration.name} is {text!r}, not a number of seconds")
+    return seconds
 
 
 def _pause(times: int) -> float:

@@ -62,7 +62,7 @@ class Queue:
 
     def add(self, request: Request) -> QueuePolicy:
         """Returns how long it may wait; raises `Busy` where too many are waiting."""
-        number = self._number(request.priority)
+        number = self._number(request.priority) if self._configuration.priority_levels else 1
         level = self._levels.get(number) or self._new_level(number)
         if len(level.line) + len(level.late) >= level.most:
             raise Busy(
@@ -130,10 +130,8 @@ class Queue:
 
     def _number(self, priority: int) -> int:
         """As Triton has it: what is no level is the default one."""
-        most = self._configuration.priority_levels
-        if not most:
-            return 1
-        return priority if 1 <= priority <= most else self._configuration.default_priority or 1
+        is_level = 1 <= priority <= self._configuration.priority_levels
+        return priority if is_level else self._configuration.default_priority or 1
 
     def _new_level(self, number: int) -> _Level:
         """Levels are numbers that clients choose, of which there may be very many: those without requests go."""

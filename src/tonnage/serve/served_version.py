@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from pathlib import Path
 
-from tonnage.errors import InvalidFile
+from tonnage.serve.answering import Answering
 from tonnage.serve.budget import Budget
 from tonnage.serve.checking import Checker
 from tonnage.serve.configuration import DELAY, ModelConfiguration, QueuePolicy, with_labels, without_labels
 from tonnage.serve.errors import Cancelled, InvalidRequest, ServingError, Unavailable
-from tonnage.serve.instance_pool import InstancePool, MakeInstance
+from tonnage.serve.instance_pool import InstancePool, MakeInstance, run_seconds
 from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed
 from tonnage.serve.ordering import Ordering
 from tonnage.serve.queue import Batch, Queue
-from tonnage.serve.requests import Answer, Request, Response, now
+from tonnage.serve.requests import Request, Response, now
 from tonnage.serve.runtimes import LoadOrder
 from tonnage.serve.statistics import Statistics
 from tonnage.serve.turns import odd_output, outputs_of, tensors_of
 
 log = logging.getLogger("tonnage.serve")
 _MOST_TRIES = 2
-_RUN_SECONDS = 600.0  # that a run may take where the configuration says nothing
 
 
 class ServedVersion:
@@ -49,9 +47,9 @@ class ServedVersion:
         self.checker = Checker(configuration)
         self._backend, self._path = backend, path
         self._loop = asyncio.get_running_loop()
-        self._budget = budget or Budget()
         self._queue = Queue(configuration)
-        self._ordering: Ordering | None = None
+        self._answering = Answering(self.statistics, budget or Budget())
+        self._answer = self._answering.answer
         self._pool = InstancePool(self, places, self._order_for, run_seconds(configuration), make_instance)
         self._is_planned = False
         self._timer: asyncio.TimerHandle | None = None
@@ -84,34 +82,27 @@ class ServedVersion:
         self.configuration = with_labels(await self._pool.start(), self.configuration)
         self.checker, self._queue = Checker(self.configuration), Queue(self.configuration)
         if self.configuration.batching is not None and self.configuration.batching.preserve_ordering:
-            self._ordering = Ordering()
+            self._answering.ordering = Ordering()
 
     def submit(self, request: Request) -> None:
         """Its answer comes by `request.answer`. Raises `Busy` or `Unavailable` where it cannot wait here."""
+        pool, answering = self._pool, self._answering
         if self._is_retired:
             raise Unavailable(f"version {self.version} of {self.configuration.name} is being unloaded")
-        if self._pool.problem and not self._pool.all:
+        if pool.problem and not pool.all:
             raise self._hopeless()
-        size = 0
-        for tensor in request.inputs:
-            size += len(tensor.data)
         try:
-            self._budget.take(size)
-        except ServingError as error:
-            self.statistics.failed(error, 0.0)
-            raise
-        try:
+            answering.hold(request)
             policy = self._queue.add(request)
         except ServingError as error:
-            self._budget.give(size)
-            self.statistics.failed(error, 0.0)
+            answering.refuse(request, error)
             raise
-        request.size, request.holder = size, self
-        if self._ordering is not None:
-            self._ordering.add(request)
+        request.holder = self
+        if answering.ordering is not None:
+            answering.ordering.add(request)
         if policy.timeout_seconds or request.timeout_seconds:
             self._limit(request, policy)
-        if self._pool.idle and not self._is_planned:
+        if pool.idle and not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._dispatch)  # after all that has arrived by now
 
@@ -123,6 +114,7 @@ class ServedVersion:
     async def retire(self) -> None:
         """Takes no more requests, answers those it has, and ends."""
         self._is_retired = True
+        self._answering.on_answer = self._changed.set
         while self._queue.waiting or self.running:
             self._changed.clear()
             await self._changed.wait()
@@ -283,45 +275,6 @@ class ServedVersion:
         waited = now() - request.arrived
         told = f"the request waited {waited:.3f} s for {self.configuration.name}: too long"
         self._answer(request, Unavailable(told))
-
-    def _answer(self, request: Request, answer: Answer) -> None:
-        if request.is_over:
-            return
-        request.is_over = True
-        if request.deadline is not None:
-            request.deadline.cancel()
-        if self._ordering is None:
-            self._give(request, answer)
-        else:
-            for each in self._ordering.release(request, answer):
-                self._give(*each)
-
-    def _give(self, request: Request, answer: Answer) -> None:
-        self._budget.give(request.size)
-        seconds = now() - request.arrived
-        if isinstance(answer, ServingError):
-            self.statistics.failed(answer, seconds)
-        else:
-            self.statistics.answered(seconds)
-        try:
-            request.answer(answer)
-        except Exception:  # whatever is wrong with one answer, the others of its batch are given
-            log.exception("an answer cannot be given", extra={"model": self.configuration.name, "request": request.id})
-            request.answer(ServingError("the server failed; its log says why"))
-        if self._is_retired:
-            self._changed.set()
-
-
-def run_seconds(configuration: ModelConfiguration) -> float:
-    """How long one run may take: the parameter `run_timeout_seconds`."""
-    text = configuration.parameters.get("run_timeout_seconds", "")
-    try:
-        seconds = float(text) if text else _RUN_SECONDS
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InvalidFile(f"parameter run_timeout_seconds of {configuration.name} is {text!r}, not a number of seconds")
-    return seconds
 
 
 def _requests(instance: InstanceProcess) -> list[Request]:
