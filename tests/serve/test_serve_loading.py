@@ -209,6 +209,50 @@ def test_where_one_of_several_versions_fails_none_is_taken(tmp_path: Path) -> No
     run(check())
 
 
+def test_what_starts_badly_says_so_only_of_the_version_that_fails(tmp_path: Path) -> None:
+    put(tmp_path, "m", 1)
+    (tmp_path / "m" / "config.pbtxt").write_text("version_policy { all { } }")
+
+    async def check() -> None:
+        models = models_of(tmp_path)
+        await models.load("m")
+        put(tmp_path, "m", 2, "broken")
+        await models.try_load("m")
+        first, second = models.index()
+        assert (first.state, first.reason) == ("READY", "")
+        assert (second.state, "broken" in second.reason) == ("UNAVAILABLE", True)
+
+    run(check())
+
+
+def test_why_a_model_cannot_come_back_is_told(tmp_path: Path) -> None:
+    put(tmp_path, "m", 1)
+
+    async def check() -> None:
+        models = models_of(tmp_path)
+        await models.load("m")
+        await models.unload("m")
+        (tmp_path / "m" / "config.pbtxt").write_text("max_batch_size: -1")
+        with pytest.raises(LoadFailed):
+            await models.load("m")
+        (state,) = models.index()
+        assert (state.state, "max_batch_size" in state.reason) == ("UNAVAILABLE", True)
+
+    run(check())
+
+
+def test_the_index_goes_on_without_the_folder(tmp_path: Path) -> None:
+    put(tmp_path / "models", "m", 1)
+
+    async def check() -> None:
+        models = models_of(tmp_path / "models")
+        await models.load("m")
+        (tmp_path / "models").rename(tmp_path / "away")
+        assert states(models) == [("m", "1", "READY")]
+
+    run(check())
+
+
 def test_a_broken_configuration_leaves_what_runs(tmp_path: Path) -> None:
     put(tmp_path, "m", 1)
 
@@ -491,13 +535,24 @@ def test_each_gpu_holds_its_own_instances(tmp_path: Path) -> None:
     run(check())
 
 
-@pytest.mark.parametrize("group", ["kind: KIND_GPU", "kind: KIND_GPU gpus: [5]"])
-def test_an_instance_on_a_gpu_that_is_not_there_is_refused(tmp_path: Path, group: str) -> None:
+def test_a_gpu_that_the_server_does_not_use_is_refused(tmp_path: Path) -> None:
     put(tmp_path, "m", 1)
-    (tmp_path / "m" / "config.pbtxt").write_text(f"instance_group {{ {group} }}")
+    (tmp_path / "m" / "config.pbtxt").write_text("instance_group { kind: KIND_GPU gpus: [5] }")
 
     async def check() -> None:
-        with pytest.raises(LoadFailed, match=r"wants (a GPU|GPU 5), but this server uses none"):
-            await models_of(tmp_path).load("m")
+        with pytest.raises(LoadFailed, match="an instance_group of m names GPU 5; this server uses 0, 1"):
+            await models_of(tmp_path, gpus=(0, 1)).load("m")
+
+    run(check())
+
+
+def test_on_a_server_without_gpus_everything_runs_on_the_processor(tmp_path: Path) -> None:
+    put(tmp_path, "m", 1)
+    (tmp_path / "m" / "config.pbtxt").write_text("instance_group [ { kind: KIND_GPU gpus: [5] count: 2 } ]")
+
+    async def check() -> None:
+        models = models_of(tmp_path)
+        await models.load("m")
+        assert [place.gpu for place in models.find("m").places] == [None, None]
 
     run(check())

@@ -111,6 +111,15 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff# only a comment\r\n") == ModelConfiguration(name="m")
 
 
+def test_the_largest_numbers_are_read(tmp_path: Path) -> None:
+    most = 2**64 - 1
+    policy = f"key: {2**32} value {{ default_timeout_microseconds: {most} }}"
+    found = read(tmp_path, f"dynamic_batching {{ priority_levels: {most} priority_queue_policy [ {{ {policy} }} ] }}")
+    assert found.priority_levels == most
+    assert found.level_policies[2**32].timeout_seconds > 1e9
+    assert read(tmp_path, configuration_text(found)) == found
+
+
 WRONG = [
     ('name: "m"\nmax_batch_size: "many"', "config.pbtxt:2: max_batch_size: must be a whole number, not 'many'"),
     ("max_batch_size: true", "config.pbtxt:1: max_batch_size: must be a whole number, not true"),

@@ -154,11 +154,15 @@ def test_polling_follows_the_folder(tmp_path: Path) -> None:
             await until(lambda: states(server).get(("m", "2")) == "READY")
             assert (await infer(server, "m", {"a": ROW, "b": ROW}))[0, 0] == 6
             (models / "m" / "2" / "model.onnx").write_bytes(b"nonsense")
-            await until(lambda: any("nonsense" in each.reason or each.reason for each in server.models.index()))
+            await until(lambda: any("model.onnx" in each.reason for each in server.models.index()))
             assert server.models.are_ready
             assert (await infer(server, "m", {"a": ROW, "b": ROW}))[0, 0] == 6
             with pytest.raises(InferenceServerException, match="not allowed if polling is enabled"):
                 await asyncio.to_thread(load_over_http, addresses, "m")
+            models.rename(elsewhere / "away")
+            await asyncio.sleep(0.3)
+            assert (await infer(server, "m", {"a": ROW, "b": ROW}))[0, 0] == 6
+            (elsewhere / "away").rename(models)
             shutil.rmtree(models / "m")
             await until(lambda: states(server).get(("m", "2")) == "UNAVAILABLE")
             assert server.models.are_ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,18 @@ def test_open_sizes_of_a_reshaped_output_are_those_of_the_model() -> None:
     assert shown(spec, (5, 7, 1)) == (5, 1, 7)
 
 
+def test_an_output_that_is_no_tensor_must_be_left_out(tmp_path: Path) -> None:
+    nodes = [helper.make_node("SequenceConstruct", ["x"], ["list"]), helper.make_node("Neg", ["x"], ["y"])]
+    outputs = [helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, None), value("y", ["n", 3])]
+    onnx.save(graph(nodes, [value("x", ["n", 3])], outputs), version(tmp_path, "m") / "model.onnx")
+    with pytest.raises(InvalidFile, match=r"list is a seq\(tensor\(float\)\), which the protocol cannot carry"):
+        opened(tmp_path)
+    version(tmp_path, "m", configuration='max_batch_size: 4 output { name: "y" data_type: TYPE_FP32 dims: 3 }')
+    runtime, configuration = opened(tmp_path)
+    assert told(configuration.outputs) == [("y", "FP32", (3,))]
+    assert runtime.run({"x": rows(1)}, ())["y"].tolist() == rows(-1).tolist()
+
+
 # -- torch.export ---------------------------------------------------------------------------------------------------------
 
 
@@ -280,6 +293,15 @@ def test_malformed_files_are_named_with_a_reason(tmp_path: Path, name: str, cont
     with pytest.raises(InvalidFile, match=name.replace(".", r"\.")) as caught:
         opened(tmp_path)
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    file = version(tmp_path, "m") / "model.onnx"
+    save_sum(file)
+    file.chmod(0)
+    with pytest.raises(InvalidFile, match=r"model\.onnx cannot be read: Permission denied"):
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.pt2", "model.pt"])

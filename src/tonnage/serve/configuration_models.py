@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tonnage.serve.datatypes import BYTES, DATATYPES
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
-_MOST_INT32, _MOST_INT64 = 2**31 - 1, 2**63 - 1
+_MOST_INT32, _MOST_INT64, _MOST_UINT64 = 2**31 - 1, 2**63 - 1, 2**64 - 1
+_FOREVER = 2**50  # microseconds: some 35 years
 
 
 def _listed(value: Any) -> Any:
@@ -47,7 +48,8 @@ Several = Annotated[list[_Item], BeforeValidator(_listed)]
 Mapped = Annotated[dict[_Key, _Item], BeforeValidator(_mapped)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Count = Annotated[Whole, Field(ge=0, le=_MOST_INT32)]
-Microseconds = Annotated[Whole, Field(ge=0, le=_MOST_INT64)]
+Level = Annotated[Whole, Field(ge=0, le=_MOST_UINT64)]
+Microseconds = Annotated[Level, AfterValidator(lambda count: min(count, _FOREVER))]
 Size = Annotated[Whole, Field(ge=-1, le=_MOST_INT64)]
 
 
@@ -110,8 +112,8 @@ class DynamicBatching(Section):
     preferred_batch_size: Several[Annotated[Whole, Field(ge=1, le=_MOST_INT32)]] = []
     max_queue_delay_microseconds: Microseconds = 0
     preserve_ordering: bool = False
-    priority_levels: Count = 0
-    default_priority_level: Count = 0
+    priority_levels: Level = 0
+    default_priority_level: Level = 0
     default_queue_policy: Policy | None = None
     priority_queue_policy: Mapped[Whole, Policy] = {}
 

@@ -6,60 +6,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.serve.configuration import ModelConfiguration, VersionPolicy
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
 from tonnage.serve.errors import InvalidRequest, LoadFailed, NoRoom, Unavailable, UnknownThing
 from tonnage.serve.instance_process import InstancePlace
 from tonnage.serve.memory_limits import Claim, MemoryLimits
-from tonnage.serve.model_states import LOADING, READY, UNAVAILABLE, UNLOADING, ModelState
+from tonnage.serve.model_states import UNAVAILABLE, UNLOADING, ModelRecord, ModelState, Source
 from tonnage.serve.places import places_of
-from tonnage.serve.repository import ModelFolder, Repository, Stamp
+from tonnage.serve.repository import ModelFolder, Repository
 from tonnage.serve.runtimes import with_model_file
 from tonnage.serve.served_version import ServedVersion
 
 log = logging.getLogger("tonnage.serve")
 _AT_ONCE = 4  # models that are loaded together when the server starts
 _MOST_DIGITS = 18  # of a version
-
-# What a version was made from: while that is the same there is no reason to load it again.
-Source: TypeAlias = "tuple[Stamp, ModelConfiguration]"
-
-
-@dataclass(slots=True)
-class _Model:
-    """What is known of a model of this name."""
-
-    is_wanted: bool = True  # false when it was unloaded
-    folder: ModelFolder | None = None  # as it was when it was last tried
-    served: dict[int, ServedVersion] = field(default_factory=dict)  # in the order of their numbers
-    sources: dict[int, Source] = field(default_factory=dict)  # of those that are served
-    loading: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # by version; 0: all of it
-    leaving: dict[int, str] = field(default_factory=dict)  # UNLOADING or UNAVAILABLE
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def states(self, name: str) -> list[ModelState]:
-        numbers = sorted({*self.served, *self.loading, *self.failed, *self.leaving} - {0})
-        whole = self.failed.get(0, "")
-        if not numbers and (whole or self.is_wanted):
-            return [ModelState(name, "", UNAVAILABLE if whole else LOADING, whole)]
-        return [self._state(name, number, whole) for number in numbers]
-
-    def _state(self, name: str, number: int, whole: str) -> ModelState:
-        why = self.failed.get(number, "") or whole
-        if number in self.served:
-            return ModelState(name, str(number), READY, f"the last load failed: {why}" if why else "")
-        if number in self.loading:
-            return ModelState(name, str(number), LOADING)
-        if number in self.failed:
-            return ModelState(name, str(number), UNAVAILABLE, why)
-        state = self.leaving.get(number, UNAVAILABLE)
-        return ModelState(name, str(number), state, "unloaded" if state == UNAVAILABLE else "")
 
 
 class Models:
@@ -74,7 +39,7 @@ class Models:
         make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
         self._repository, self._gpus, self._memory, self._make = repository, gpus, memory, make
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, ModelRecord] = {}
         self._claims: dict[ServedVersion, Claim] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._changing: set[asyncio.Task[None]] = set()
@@ -115,7 +80,11 @@ class Models:
     def index(self) -> list[ModelState]:
         """Everything in the repository, served or not; of a model that nobody has asked for only its name."""
         found: list[ModelState] = []
-        for name in dict.fromkeys([*self._repository.names(), *self._models]):
+        try:
+            names = self._repository.names()
+        except NotFound:  # what runs goes on without the folder
+            names = []
+        for name in dict.fromkeys([*names, *self._models]):
             model = self._models.get(name)
             found += [ModelState(name)] if model is None else model.states(name) or [ModelState(name)]
         return found
@@ -143,7 +112,8 @@ class Models:
         try:
             await self.load(name)
         except TonnageError as error:
-            self._models.setdefault(name, _Model()).failed.setdefault(0, error.message)
+            model = self._models.setdefault(name, ModelRecord())
+            model.failed = model.failed or {0: error.message}
             log.error("the model cannot be loaded", extra={"model": name, "reason": error.message})
 
     async def load(self, name: str, configuration: str | None = None) -> None:
@@ -151,7 +121,7 @@ class Models:
         place; where that fails what runs goes on, and the error is raised. `configuration` is JSON that counts instead of
         the folder's file."""
         self._repository.model(name)  # raises where there is none
-        await self._apart(self._load(name, self._models.setdefault(name, _Model()), configuration))
+        await self._apart(self._load(name, self._models.setdefault(name, ModelRecord()), configuration))
 
     async def unload(self, name: str) -> None:
         model = self._models.get(name)
@@ -171,7 +141,7 @@ class Models:
             task.cancel()
         await asyncio.gather(*(version.close() for version in self.all()), *self._retiring, return_exceptions=True)
 
-    async def _load(self, name: str, model: _Model, override: str | None) -> None:
+    async def _load(self, name: str, model: ModelRecord, override: str | None) -> None:
         async with model.lock:
             model.is_wanted = True
             model.failed.clear()
@@ -196,7 +166,7 @@ class Models:
             model.served = {number: loaded.get(number) or before[number] for number in wanted}
             self._let_go(model, before)
 
-    async def _unload(self, model: _Model) -> None:
+    async def _unload(self, model: ModelRecord) -> None:
         async with model.lock:
             before, model.served = model.served, {}
             model.is_wanted = False
@@ -205,7 +175,7 @@ class Models:
             self._let_go(model, before)
 
     async def _load_versions(
-        self, model: _Model, folder: ModelFolder, numbers: list[int], settings: ModelConfiguration
+        self, model: ModelRecord, folder: ModelFolder, numbers: list[int], settings: ModelConfiguration
     ) -> dict[int, ServedVersion]:
         """All of them, or none: where one fails the others are closed."""
         loop = asyncio.get_running_loop()
@@ -244,13 +214,13 @@ class Models:
 
     # -- leaving ------------------------------------------------------------------------------------------------------
 
-    def _let_go(self, model: _Model, before: dict[int, ServedVersion]) -> None:
+    def _let_go(self, model: ModelRecord, before: dict[int, ServedVersion]) -> None:
         """Of those that ran before, all that no longer do."""
         for number, version in before.items():
             if model.served.get(number) is not version:
                 self._retire(model, number, version)
 
-    def _retire(self, model: _Model, number: int, version: ServedVersion) -> None:
+    def _retire(self, model: ModelRecord, number: int, version: ServedVersion) -> None:
         model.leaving[number] = UNLOADING
         task = asyncio.get_running_loop().create_task(version.retire())
         self._retiring.add(task)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from tonnage.errors import InvalidFile
 from tonnage.serve.configuration import CPU, GPU, InstanceGroup, ModelConfiguration
 from tonnage.serve.instance_process import InstancePlace
 
+log = logging.getLogger("tonnage.serve")
+
 
 def places_of(configuration: ModelConfiguration, gpus: tuple[int, ...]) -> list[InstancePlace]:
-    """One for each instance. Threads are shared out among those on the processor. Raises `InvalidFile` where a group
-    wants a GPU that this server does not use."""
+    """One for each instance; all on the processor where the server uses no GPU. Threads are shared out among them. Raises
+    `InvalidFile` where a group names a GPU that the server does not use."""
     places: list[int | None] = []
     for group in configuration.groups:
         places += [gpu for gpu in _devices(group, gpus, configuration.name) for _ in range(group.count)]
@@ -20,11 +23,14 @@ def places_of(configuration: ModelConfiguration, gpus: tuple[int, ...]) -> list[
 
 
 def _devices(group: InstanceGroup, gpus: tuple[int, ...], name: str) -> tuple[int | None, ...]:
-    if group.kind == CPU or (group.kind != GPU and not gpus):
+    if not gpus and group.kind == GPU:
+        log.warning("a model is meant for a GPU and runs on the processor: see --device", extra={"model": name})
+    if not gpus or group.kind == CPU:
         return (None,)
     missing = [gpu for gpu in group.gpus if gpu not in gpus]
-    if missing or not gpus:
-        wanted = f"GPU {missing[0]}" if missing else "a GPU"
-        has = f"uses {', '.join(map(str, gpus))}" if gpus else "uses none"
-        raise InvalidFile(f"an instance_group of {name} wants {wanted}, but this server {has}", "see --device")
+    if missing:
+        used = ", ".join(map(str, gpus))
+        raise InvalidFile(
+            f"an instance_group of {name} names GPU {missing[0]}; this server uses {used}", "see --device"
+        )
     return group.gpus or gpus

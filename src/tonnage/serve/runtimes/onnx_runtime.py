@@ -30,7 +30,10 @@ class OnnxRuntime:
     def __init__(self, order: LoadOrder) -> None:
         path = Path(order.path)
         self._session = _session(path, order)
-        given, made = self._session.get_inputs(), self._session.get_outputs()
+        given = self._session.get_inputs()
+        told = {each.name for each in order.configuration.outputs}
+        # Lists and maps cannot be sent; a configuration may leave them out.
+        made = [each for each in self._session.get_outputs() if each.type in _TYPES or not told or each.name in told]
         optional = [each for each in self._session.get_overridable_initializers() if each.type in _TYPES]
         self.inputs = (*(_spec(each, path) for each in given), *(_spec(each, path, optional=True) for each in optional))
         self.outputs = tuple(_spec(each, path) for each in made)
@@ -95,7 +98,10 @@ def _session(path: Path, order: LoadOrder) -> Any:
 
 def _spec(described: Any, path: Path, *, optional: bool = False) -> TensorSpec:
     if described.type not in _TYPES:
-        raise InvalidFile(f"{path}: {described.name} is a {described.type}, which the protocol cannot carry")
+        raise InvalidFile(
+            f"{path}: {described.name} is a {described.type}, which the protocol cannot carry",
+            "where it is an output, name only the others in the configuration",
+        )
     dims = tuple(size if isinstance(size, int) else -1 for size in described.shape)
     return TensorSpec(name=described.name, datatype=_TYPES[described.type], dims=dims, optional=optional)
 

@@ -38,6 +38,8 @@ class TorchRuntime:
         self._function, self._device = function, torch.device(device)
         self.inputs, self.outputs, self.batch_axis, self.most_rows = inputs, outputs, batch_axis, most_rows
         self._half = {each.name for each in inputs if each.datatype == BF16}
+        self._names = [each.name for each in outputs]
+        self._places = numbers_behind(self._names)
 
     def run(self, inputs: Arrays, wanted: tuple[str, ...]) -> Arrays:
         with torch.inference_mode():
@@ -60,11 +62,10 @@ class TorchRuntime:
         return tensor.to(self._device)
 
     def _named(self, made: Any) -> Mapping[str, torch.Tensor]:
-        names = [spec.name for spec in self.outputs]
-        if isinstance(made, dict) and set(names) <= set(made):
+        names, places = self._names, self._places
+        if isinstance(made, dict) and made.keys() >= set(names):
             return {name: made[name] for name in names}
         tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(made) if isinstance(leaf, torch.Tensor)]
-        places = numbers_behind(names)
         if places is not None and max(places, default=-1) < len(tensors):
             return {name: tensors[place] for name, place in zip(names, places, strict=True)}
         if len(tensors) != len(names):
