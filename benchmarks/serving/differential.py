@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,13 +28,13 @@ from typing import Any
 
 import differential_grpc as by_grpc
 import differential_rest as by_rest
-from differential_answers import Answer, Peer
+from differential_answers import GONE, Answer, Peer
 from differential_differences import expected
 from differential_grpc import GrpcRequest
 from differential_models import make_repositories
 from differential_rest import RestRequest
 from differential_routes import region_request, repository_request, route_request, wrong_route_request
-from differential_servers import tonnage_server, triton_server
+from differential_servers import site_packages, tonnage_server, triton_server
 
 Case = RestRequest | GrpcRequest
 # What is drawn, and how often.
@@ -78,16 +79,17 @@ def main() -> None:
 
 
 def differences(triton: Path, folder: Path, requests: int, seed: int) -> dict[str, Row]:
-    """By category. `folder` is empty, and for repositories and logs."""
+    """By category. `folder` is empty, and for repositories and logs. Some requests end Triton: then it is started again."""
     ours, theirs = folder / "ours", folder / "theirs"
     make_repositories(ours, theirs)
-    with tonnage_server(ours) as our_addresses, triton_server(triton, theirs) as their_addresses:
-        one, two = Peer(*our_addresses), Peer(*their_addresses)
-        try:
-            return compared(one, two, cases(requests, seed))
-        finally:
-            one.close()
-            two.close()
+    rows: dict[str, Row] = defaultdict(Row)
+    left = cases(requests, seed)
+    with tonnage_server(ours) as our_addresses, closing(Peer(*our_addresses)) as one:
+        is_over = False
+        while not is_over:
+            with triton_server(triton, theirs) as their_addresses, closing(Peer(*their_addresses)) as two:
+                is_over = compare(one, two, left, rows)
+    return dict(sorted(rows.items()))
 
 
 def cases(count: int, seed: int) -> Iterator[Case]:
@@ -97,18 +99,22 @@ def cases(count: int, seed: int) -> Iterator[Case]:
         yield maker(rng)
 
 
-def compared(ours: Peer, theirs: Peer, cases: Iterator[Case]) -> dict[str, Row]:
-    rows: dict[str, Row] = defaultdict(Row)
+def compare(ours: Peer, theirs: Peer, cases: Iterator[Case], rows: dict[str, Row]) -> bool:
+    """Counts into `rows`; false where Triton is gone before all cases are."""
     for case in cases:
         row, our_answer, their_answer = rows[case.category], ours.ask(case), theirs.ask(case)
         row.statuses[their_answer.status] += 1
         if our_answer.agrees(their_answer):
             row.same += 1
+        elif their_answer.status in GONE and not theirs.is_there():
+            row.expected["Triton ends or hangs with this request; here it is answered"] += 1
+            print(f"Triton is gone after {told(case)}\n  ours: {our_answer}", flush=True)
+            return False
         elif reason := expected(case, our_answer, their_answer):
             row.expected[reason] += 1
         else:
             row.different.append((case, our_answer, their_answer))
-    return dict(sorted(rows.items()))
+    return True
 
 
 def print_table(rows: dict[str, Row], show: int) -> None:
@@ -136,7 +142,8 @@ def told(case: Case) -> str:
 
 
 def write_rows(rows: dict[str, Row], options: Any) -> None:
-    common = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed, "triton": "2.51.0"}
+    package = next(site_packages(Path(options.triton)).glob("nvidia_pytriton-*.dist-info")).stem
+    common = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed, "triton": package}
     options.output.parent.mkdir(exist_ok=True)
     with options.output.open("w") as file:
         for name, row in rows.items():

@@ -17,6 +17,7 @@ from google.protobuf import json_format
 from tritonclient.grpc import service_pb2
 
 _SECONDS = 30.0
+GONE = ("no answer", "UNAVAILABLE", "DEADLINE_EXCEEDED", "stream ended")  # perhaps: see `Peer.is_there`
 _SERVICE = "/inference.GRPCInferenceService/"
 
 
@@ -44,6 +45,18 @@ class Peer:
         if isinstance(request, RestRequest):
             return self._ask_rest(request)
         return self._ask_stream(request) if request.is_streamed else self._ask_grpc(request)
+
+    def is_there(self) -> bool:
+        """Does it still answer, within seconds?"""
+        host, _, port = self._http_address.rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=5)
+        try:
+            connection.request("GET", "/v2/health/live")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
 
     def close(self) -> None:
         self._channel.close()

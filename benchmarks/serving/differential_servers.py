@@ -36,6 +36,7 @@ def triton_server(folder: Path, repository: Path) -> Iterator[tuple[str, str]]:
         f"--backend-directory={backends}", "--http-address", "127.0.0.1", "--grpc-address", "127.0.0.1",
         f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", "--model-control-mode=explicit",
         "--load-model=*", "--exit-timeout-secs=5",
+        "--model-load-thread-count=2", "--backend-config=python,stub-timeout-seconds=120",  # on busy machines
     ]  # fmt: skip
     libraries = (str(site / "nvidia_pytriton.libs"), str(sysconfig.get_config_var("LIBDIR")))
     environment = {
@@ -65,6 +66,8 @@ def free_ports(count: int) -> list[int]:
 def _backends(site: Path, folder: Path) -> Path:
     """Triton looks for the library of its Python backend and for the stub that runs models in one place."""
     python = folder / "python"
+    if python.exists():
+        return folder
     python.mkdir(parents=True)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = "triton_python_backend_stub"
@@ -80,7 +83,7 @@ def _backends(site: Path, folder: Path) -> Path:
 
 @contextmanager
 def _running(command: list[str], environment: dict[str, str], log: Path, port: int) -> Iterator[None]:
-    with log.open("w") as file:
+    with log.open("a") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
     try:
         _wait(process, port, log)

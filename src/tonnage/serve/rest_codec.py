@@ -76,7 +76,7 @@ class RestCodec:
             one: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape}
             span = rendering.regions.get(tensor.name) if rendering.regions else None
             if span is not None:
-                one["parameters"] = self.regions.write(span, tensor)
+                self.regions.write(span, tensor)
             elif rendering.binary.get(tensor.name, rendering.all_binary):
                 one["parameters"] = {"binary_data_size": len(tensor.data)}
                 binary.append(tensor.data)

@@ -94,8 +94,7 @@ class SharedRegions:
             )
         return region
 
-    def write(self, span: Span, tensor: Tensor) -> dict[str, Any]:
-        """Returns what the response says of the tensor."""
+    def write(self, span: Span, tensor: Tensor) -> None:
         size = len(tensor.data)
         if size > span.size:
             raise InvalidRequest(
@@ -103,11 +102,6 @@ class SharedRegions:
             )
         region = self.check(span)
         os.pwrite(region.descriptor, tensor.data, region.offset + span.offset)
-        return {
-            "shared_memory_region": span.region,
-            "shared_memory_byte_size": size,
-            "shared_memory_offset": span.offset,
-        }
 
 
 def _opened(name: str, key: str, offset: int, size: int) -> int:
