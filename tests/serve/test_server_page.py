@@ -149,6 +149,24 @@ def test_rates_and_quantiles_are_computed_right(page: Any) -> None:
     assert page.evaluate(again) == 4
 
 
+def test_of_many_models_the_busiest_have_lines_in_colours_of_their_own(page: Any) -> None:
+    drawn = page.evaluate(
+        """() => {
+          const models = [...Array(12).keys()].map((n) => [`m${n} 1`,
+            { name: `m${n}`, version: "1", load: n, requests: n + 1, latencies: [n + 1, 0] }]);
+          looks.length = 0;
+          looks.push({ at: 1, models: {} }, { at: 2, models: Object.fromEntries(models) });
+          showCharts({ bounds: [1] });
+          const lines = [...document.querySelectorAll("#throughput polyline")];
+          return [lines.map((line) => line.getAttribute("stroke")), document.getElementById("legend").innerText];
+        }"""
+    )
+    assert len(set(drawn[0])) == 8
+    assert "m11, version 1" in drawn[1]
+    assert "m3, version 1" not in drawn[1]
+    assert "and 4 with fewer requests" in drawn[1]
+
+
 def test_charts_without_requests_say_so(browser: Any, tmp_path: Path) -> None:
     with running(tmp_path) as empty, opened(browser, empty.http) as page:
         page.wait_for_selector("#throughput text")

@@ -99,6 +99,12 @@ def test_a_combination_that_fails_leaves_the_others() -> None:
     assert found.trials[2].problem == "there is no memory for two"
 
 
+def test_a_batch_that_was_only_too_slow_is_tried_with_more_instances() -> None:
+    bench = FakeBench(lambda count, batch: 100.0 if count > 1 else refusal(UsageError("nothing was answered")))
+    found = tuned(bench)
+    assert [bool(each.problem) for each in found.trials] == [True, True, False, False]
+
+
 def test_a_model_that_cannot_be_loaded_raises_why() -> None:
     bench = FakeBench(lambda count, batch: 1.0)
     bench.problem = InvalidFile("no model")

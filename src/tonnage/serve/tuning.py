@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tonnage.errors import TonnageError
+from tonnage.errors import InvalidFile, TonnageError
 from tonnage.serve.configuration import Batching, ModelConfiguration, QueuePolicy
 
 _SAME = 0.97  # of the best: not worth more instances or longer waits
@@ -76,16 +76,19 @@ async def tune(
     progress(f"{base.name}: loading")
     whole = await bench.learn(base)
     before = replace(base, max_batch_size=whole.max_batch_size, backend=whole.backend)
-    refused: dict[int, str] = {}  # batches that fail even with the fewest instances
+    refused: dict[int, str] = {}  # batches that cannot be loaded even with the fewest instances
     trials: list[Trial] = []
     for count, batch in product(instances, batches):
         progress(f"{base.name}: {count} x batch {batch}, {len(trials) + 1} of {len(instances) * len(batches)}")
         if batch in refused:
             trials.append(Trial(instances=count, batch=batch, problem=refused[batch]))
             continue
-        trials.append(await _try(before, bench, count, batch))
-        if trials[-1].problem and count == instances[0]:
-            refused[batch] = trials[-1].problem
+        try:
+            trials.append(await _try(before, bench, count, batch))
+        except TonnageError as error:
+            trials.append(Trial(instances=count, batch=batch, problem=error.message))
+            if isinstance(error, InvalidFile) and count == instances[0]:
+                refused[batch] = error.message
     return Tuned(before=before, trials=tuple(trials), best=best_of(trials, most_p99_seconds))
 
 
@@ -121,10 +124,7 @@ def _has_queue(configuration: ModelConfiguration) -> bool:
 async def _try(base: ModelConfiguration, bench: Bench, count: int, batch: int) -> Trial:
     # Limits of the queue are for other times: here clients fill it on purpose.
     settings = replace(with_settings(base, count, batch), queue=QueuePolicy(), level_policies={})
-    try:
-        measured = await bench.measure(settings, clients=2 * count * batch)
-    except TonnageError as error:
-        return Trial(instances=count, batch=batch, problem=error.message)
+    measured = await bench.measure(settings, clients=2 * count * batch)
     return Trial(
         instances=count,
         batch=batch,

@@ -20,6 +20,9 @@ from tonnage.serve.served_version import ServedVersion
 from tonnage.serve.tuning import Measured
 
 _WARM_SECONDS = 0.5
+_STEP_SECONDS = 0.02
+_FEWEST_ANSWERS = 20  # a quantile of fewer says nothing
+_LONGEST_SECONDS = 60.0  # that slow models get for these, beyond what was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class _Load:
         self._version, self._inputs = version, inputs
         self._rows = _rows(version.configuration, inputs)
         self.times: list[float] = []
-        self.is_counting = False
+        self.answers = 0
         self.is_over = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -86,8 +89,8 @@ class _Load:
                 self.is_over = True
                 self.failed.set_exception(result)
                 return
-            if self.is_counting:
-                self.times.append(now() - began)
+            self.answers += 1
+            self.times.append(now() - began)
             self.ask()
 
         request = Request(self._version.configuration.name, "", list(self._inputs), answer, arrived=began)
@@ -100,19 +103,23 @@ async def _drive(version: ServedVersion, clients: int, seconds: float, inputs: l
     for _ in range(clients):
         load.ask()
     try:
-        await _until(load, _WARM_SECONDS)
-        load.is_counting, began = True, now()
-        await _until(load, seconds)
+        await _until(load, _WARM_SECONDS, clients)
+        load.times, began = [], now()
+        await _until(load, seconds, _FEWEST_ANSWERS)
         measured = Measured(load.rows, now() - began, load.times)
     finally:
         load.is_over = True
     if not measured.times:
-        raise UsageError(f"nothing was answered within {seconds:g} s", "give it longer: --seconds")
+        raise UsageError(f"nothing was answered within {seconds + _LONGEST_SECONDS:g} s")
     return measured
 
 
-async def _until(load: _Load, seconds: float) -> None:
+async def _until(load: _Load, seconds: float, answers: int) -> None:
+    """So long, and until so many have been answered since."""
+    wanted, latest = load.answers + answers, now() + seconds + _LONGEST_SECONDS
     done, _ = await asyncio.wait([load.failed], timeout=seconds)
+    while not done and load.answers < wanted and now() < latest:
+        done, _ = await asyncio.wait([load.failed], timeout=_STEP_SECONDS)
     if done:
         load.failed.result()
 
