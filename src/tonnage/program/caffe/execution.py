@@ -30,6 +30,9 @@ class Fast(Protocol):
         ...
 
     @property
+    def device(self) -> torch.device: ...
+
+    @property
     def makes(self) -> Sequence[int]:
         """The values that it returns."""
         ...
@@ -59,7 +62,7 @@ class CaffeModule(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         shapes = tuple(tuple(each.shape) for each in inputs)
         values = dict(zip(self.network.inputs.values(), inputs, strict=False))
-        run = self.fast.find(shapes) if self.fast is not None and self._suits(inputs) else None
+        run = self.fast.find(shapes) if self.fast is not None and _suit(inputs, self.fast.device) else None
         if self.fast is not None and run is not None:
             values.update(zip(self.fast.makes, run(*inputs), strict=True))
             _run(self._rest, values)
@@ -72,12 +75,6 @@ class CaffeModule(nn.Module):
         """With other modules for its steps, which `function` gives for each."""
         self._steps = [(function(module), step) for module, step in self._steps]
         return self
-
-    def _suits(self, inputs: tuple[Tensor, ...]) -> bool:
-        device = next(self.parameters(), torch.empty(0)).device
-        return len(inputs) == len(self.network.inputs) and all(
-            each.device == device and each.dtype == torch.float32 for each in inputs
-        )
 
     def _check(self, inputs: tuple[Tensor, ...]) -> None:
         """Shapes that are not those of the file must go through the whole network."""
@@ -98,6 +95,10 @@ class CaffeModule(nn.Module):
         while hasattr(self, name):
             name += "_"
         return name
+
+
+def _suit(inputs: tuple[Tensor, ...], device: torch.device) -> bool:
+    return all(each.device.type == device.type and each.dtype == torch.float32 for each in inputs)
 
 
 def _run(steps: list[tuple[nn.Module, Step]], values: dict[int, Tensor]) -> None:
