@@ -6,12 +6,13 @@ Products are computed in full single precision: with TF32, which cuDNN takes by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tonnage.errors import TonnageError
 from tonnage.program.caffe.execution import CaffeModule
 from tonnage.program.caffe.folding import Weights, folded_network, folded_weights
 from tonnage.program.caffe.front import front_of, why_no_batches
@@ -46,7 +47,8 @@ class CudaGraphs:
             if larger is not None:
                 return _with_unread_rows(larger, rows)
         if len(self._runs) < _MOST_SHAPES:
-            self.prepare(shapes)
+            with suppress(TonnageError):  # shapes that cannot be: who runs layer by layer tells why
+                self.prepare(shapes)
         return self._runs.get(shapes)
 
     def prepare(self, shapes: Shapes) -> str:
