@@ -6,12 +6,13 @@ Products are computed in full single precision: with TF32, which cuDNN takes by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tonnage.errors import TonnageError
 from tonnage.program.caffe.execution import CaffeModule
 from tonnage.program.caffe.folding import Weights, folded_network, folded_weights
 from tonnage.program.caffe.front import front_of, why_no_batches
@@ -27,7 +28,7 @@ class CudaGraphs:
     """Sizes are recorded beforehand, or when they come. A batch runs as the next power of two, with rows nobody reads."""
 
     def __init__(self, network: Network, weights: Weights, device: str) -> None:
-        self._network, self._device = network, torch.device(device)
+        self._network, self.device = network, torch.device(device)
         front = front_of(network)
         self.makes: Sequence[int] = tuple(front.outputs.values())
         self._weights = folded_weights(front, weights)
@@ -46,14 +47,15 @@ class CudaGraphs:
             if larger is not None:
                 return _with_unread_rows(larger, rows)
         if len(self._runs) < _MOST_SHAPES:
-            self.prepare(shapes)
+            with suppress(TonnageError):  # shapes that cannot be: who runs layer by layer tells why
+                self.prepare(shapes)
         return self._runs.get(shapes)
 
     def prepare(self, shapes: Shapes) -> str:
         """Raises `UsageError` or `InvalidFile` where inputs cannot have these shapes."""
         wanted = dict(zip(self._network.inputs, shapes, strict=True))
         network = folded_network(front_of(reshaped(self._network, wanted)))
-        examples = tuple(torch.rand(shape, device=self._device) for shape in shapes)
+        examples = tuple(torch.rand(shape, device=self.device) for shape in shapes)
         makers = {
             "layers": lambda: _eager(self._module(network)),
             "graph": lambda: _recorded(self._module(network), examples),
@@ -67,7 +69,7 @@ class CudaGraphs:
     def _module(self, network: Network, together: bool = False) -> nn.Module:
         module: Any = CaffeModule(network, self._weights).eval()
         order = torch.channels_last if together else torch.preserve_format
-        found: nn.Module = module.to(device=self._device, memory_format=order)
+        found: nn.Module = module.to(device=self.device, memory_format=order)
         return found
 
     def prepare_batches(self, most: int) -> None:

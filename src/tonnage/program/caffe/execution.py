@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from tonnage.errors import UsageError
+from tonnage.errors import InvalidFile, UsageError
 from tonnage.program.caffe.front import depends_on_values
 from tonnage.program.caffe.fusion import Step, steps_of
 from tonnage.program.caffe.layer import Layer, Shape, shown
@@ -28,6 +28,9 @@ class Fast(Protocol):
     def find(self, shapes: tuple[Shape, ...]) -> Callable[..., tuple[Tensor, ...]] | None:
         """What runs inputs of these shapes; None where it does not pay, or is not ready."""
         ...
+
+    @property
+    def device(self) -> torch.device: ...
 
     @property
     def makes(self) -> Sequence[int]:
@@ -57,9 +60,12 @@ class CaffeModule(nn.Module):
         self._rest = [(module, step) for module, step in self._steps if later.intersection(step.makes)]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if len(inputs) != len(self.network.inputs):
+            names = ", ".join(self.network.inputs)
+            raise UsageError(f"{len(self.network.inputs)} inputs are needed ({names}), not {len(inputs)}")
         shapes = tuple(tuple(each.shape) for each in inputs)
-        values = dict(zip(self.network.inputs.values(), inputs, strict=False))
-        run = self.fast.find(shapes) if self.fast is not None and self._suits(inputs) else None
+        values = dict(zip(self.network.inputs.values(), inputs, strict=True))
+        run = self.fast.find(shapes) if self.fast is not None and _suit(inputs, self.fast.device) else None
         if self.fast is not None and run is not None:
             values.update(zip(self.fast.makes, run(*inputs), strict=True))
             _run(self._rest, values)
@@ -73,31 +79,29 @@ class CaffeModule(nn.Module):
         self._steps = [(function(module), step) for module, step in self._steps]
         return self
 
-    def _suits(self, inputs: tuple[Tensor, ...]) -> bool:
-        device = next(self.parameters(), torch.empty(0)).device
-        return len(inputs) == len(self.network.inputs) and all(
-            each.device == device and each.dtype == torch.float32 for each in inputs
-        )
-
     def _check(self, inputs: tuple[Tensor, ...]) -> None:
         """Shapes that are not those of the file must go through the whole network."""
-        names = list(self.network.inputs)
-        if len(inputs) != len(names):
-            raise UsageError(f"{len(names)} inputs are needed ({', '.join(names)}), not {len(inputs)}")
-        shapes = {name: tuple(given.shape) for name, given in zip(names, inputs, strict=True)}
+        shapes = {name: tuple(given.shape) for name, given in zip(self.network.inputs, inputs, strict=True)}
         if shapes == self.network.input_shapes:
             return
         for name, shape in shapes.items():
             if len(shape) != len(self.network.input_shapes[name]):
                 wanted = shown(self.network.input_shapes[name])
                 raise UsageError(f"input {name} has the shape {shown(shape)}; the network takes {wanted}")
-        reshaped(self.network, shapes)
+        try:
+            reshaped(self.network, shapes)
+        except InvalidFile as error:  # the file is right; these shapes are not
+            raise UsageError(error.message, error.hint) from error
 
     def _free_name(self, name: str) -> str:
         name = name.replace(".", "_") or "layer"
         while hasattr(self, name):
             name += "_"
         return name
+
+
+def _suit(inputs: tuple[Tensor, ...], device: torch.device) -> bool:
+    return all(each.device.type == device.type and each.dtype == torch.float32 for each in inputs)
 
 
 def _run(steps: list[tuple[nn.Module, Step]], values: dict[int, Tensor]) -> None:

@@ -25,13 +25,15 @@ def export_onnx(model: Model, path: str | Path) -> None:
     import_onnx().save(onnx_model(model.network, model.weights), str(path))
 
 
-def onnx_model(network: Network, weights: Mapping[str, Sequence[Array]], *, free_batch: bool = False) -> Any:
+def onnx_model(
+    network: Network, weights: Mapping[str, Sequence[Array]], *, free_batch: bool = False, for_speed: bool = False
+) -> Any:
     """As a message of onnx. With `free_batch` the first axis of inputs and outputs may have any size, which must be right
-    for this network."""
+    for this network; with `for_speed` it is written as onnxruntime runs it fastest, not as people would."""
     import_onnx()
     from tonnage.program.caffe.onnx_layers import WRITERS
 
-    writer = Writer(network, weights, free_batch)
+    writer = Writer(network, weights, free_batch=free_batch, for_speed=for_speed)
     for layer in network.layers:
         if layer.type not in WRITERS:
             layer.refuse("has no counterpart in ONNX", hint="export a network that ends before it")
@@ -50,8 +52,11 @@ def import_onnx() -> Any:
 class Writer:
     """The graph as it grows. Values have the names of their blobs; those that a layer changes in place get a number."""
 
-    def __init__(self, network: Network, weights: Mapping[str, Sequence[Array]], free_batch: bool) -> None:
-        self._network, self._weights, self.free_batch = network, weights, free_batch
+    def __init__(
+        self, network: Network, weights: Mapping[str, Sequence[Array]], *, free_batch: bool, for_speed: bool
+    ) -> None:
+        self._network, self._weights = network, weights
+        self.free_batch, self.for_speed = free_batch, for_speed
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._names = self._named()

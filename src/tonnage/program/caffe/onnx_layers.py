@@ -17,6 +17,8 @@ from tonnage.program.caffe.shapes.values import covered
 from tonnage.program.caffe.shapes.windows import convolution_window, groups_of, pooling_of
 from tonnage.program.caffe.weights import Array
 
+_USUAL_BETA = 0.75  # of AlexNet and all that followed
+
 
 def _one(op: str, **attributes: Any) -> Callable[[Writer, Layer], None]:
     return lambda writer, layer: writer.end(layer, op, *writer.bottoms(layer), **attributes)
@@ -71,11 +73,11 @@ def _relu(writer: Writer, layer: Layer) -> None:
 
 
 def _prelu(writer: Writer, layer: Layer) -> None:
-    """As `a x + (1 - a) max(x, 0)`: onnxruntime runs PRelu number by number, between two changes of order."""
+    """For speed as `a x + (1 - a) max(x, 0)`: onnxruntime runs PRelu number by number, between two changes of order."""
     shape, bottom = writer.shapes(layer)[0], writer.bottoms(layer)[0]
     slope = np.broadcast_to(writer.weights(layer)[0].reshape(-1), shape[1])
-    if len(shape) < 3:
-        writer.end(layer, "PRelu", bottom, writer.constant(slope))
+    if len(shape) < 3 or not writer.for_speed:
+        writer.end(layer, "PRelu", bottom, writer.constant(slope.reshape(-1, *(1,) * (len(shape) - 2))))
         return
     both = writer.add("Relu", bottom)
     writer.end(layer, "Add", _by_channel(writer, bottom, slope), _by_channel(writer, both, 1 - slope))
@@ -250,6 +252,9 @@ def _lrn(writer: Writer, layer: Layer) -> None:
     param, bottom = layer.param("lrn_param"), writer.bottoms(layer)[0]
     size, alpha, beta = param.get("local_size"), param.get("alpha"), param.get("beta")
     if param.get("norm_region") == "ACROSS_CHANNELS":
+        if beta == _USUAL_BETA and writer.for_speed:
+            _lrn_by_products(writer, layer, size, alpha, param.get("k"))
+            return
         writer.end(layer, "LRN", bottom, size=size, alpha=alpha, beta=beta, bias=param.get("k"))
         return
     means = writer.add(
@@ -258,6 +263,17 @@ def _lrn(writer: Writer, layer: Layer) -> None:
     )  # fmt: skip
     divisor = writer.add("Pow", _linear(writer, means, alpha, 1), writer.constant(-beta))
     writer.end(layer, "Mul", bottom, divisor)
+
+
+def _lrn_by_products(writer: Writer, layer: Layer, size: int, alpha: float, k: float) -> None:
+    """Sums of neighbours as a convolution, and roots instead of a power: onnxruntime's LRN does neither."""
+    bottom, channels = writer.bottoms(layer)[0], writer.shapes(layer)[0][1]
+    distance = np.abs(np.arange(channels)[:, None] - np.arange(channels))
+    band = np.where(distance <= size // 2, alpha / size, 0)[:, :, None, None]
+    bias = writer.constant(np.full(channels, k))
+    total = writer.add("Conv", writer.add("Mul", bottom, bottom), writer.constant(band), bias, kernel_shape=[1, 1])
+    root = writer.add("Sqrt", total)
+    writer.end(layer, "Div", bottom, writer.add("Mul", root, writer.add("Sqrt", root)))
 
 
 WRITERS: Mapping[str, Callable[[Writer, Layer], None]] = {

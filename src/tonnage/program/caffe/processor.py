@@ -77,7 +77,7 @@ def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> R
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4
-    message = onnx_model(network, weights, free_batch=free_batch).SerializeToString()
+    message = onnx_model(network, weights, free_batch=free_batch, for_speed=True).SerializeToString()
     try:
         session = onnxruntime.InferenceSession(message, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for everything that can be wrong

@@ -45,6 +45,7 @@ class Ways:
 
     def __init__(self, network: Network, weights: Weights) -> None:
         self._network, front = network, front_of(network)
+        self.device = torch.device("cpu")
         self.makes: Sequence[int] = tuple(front.outputs.values())
         self._weights = folded_weights(front, weights)
         self._has_batches = not why_no_batches(network)
@@ -116,7 +117,7 @@ class Ways:
 
     def _in_parts(self, shapes: Shapes) -> Run | None:
         """Rows of a batch that was not prepared, in parts that were."""
-        if not self._has_batches or len({shape[:1] for shape in shapes}) != 1:
+        if not self._has_batches or not self._runs or len({shape[:1] for shape in shapes}) != 1:
             return None
         parts: list[int] = []
         runs: list[Run] = []

@@ -116,8 +116,9 @@ class Pooling(nn.Module):
         if not self._mask:
             return _cut(F.max_pool2d(padded, pool.kernel, pool.stride), pool)
         made, found = F.max_pool2d(padded, pool.kernel, pool.stride, return_indices=True)
-        rows = found.div(padded.shape[3], rounding_mode="floor") - pad[0]
-        places = rows * width + found % padded.shape[3] - pad[1]
+        across, width = int(padded.shape[3]), int(width)  # numbers, not what a trace would compute anew
+        rows = found.div(across, rounding_mode="floor") - pad[0]
+        places = rows * width + found % across - pad[1]
         return _cut(made, pool), _cut(places, pool).to(image.dtype)
 
 
