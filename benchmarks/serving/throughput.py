@@ -109,7 +109,9 @@ def free_port() -> int:
 def process(command: list[str], port: int, ready: str, log: Path, **more: str) -> Iterator[str]:
     """A server until it is no longer needed; its address."""
     with log.open("wb") as output:
-        running = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **more}, start_new_session=True)
+        running = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, **more}, start_new_session=True
+        )
         try:
             deadline = time.monotonic() + READY_SECONDS
             while not answers(f"http://127.0.0.1:{port}{ready}"):
@@ -141,7 +143,19 @@ def tonnage_server(folder: Path, found: dict[str, onnx.ModelProto], log: Path) -
             "max_batch_size: 32\ndynamic_batching: {}\nparameters: {intra_op_thread_count: '1'}\n"
         )
     port = free_port()
-    command = [sys.executable, "-m", "tonnage", "serve", str(folder), "--http-port", str(port), "--grpc-port", "0", "--metrics-port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "tonnage",
+        "serve",
+        str(folder),
+        "--http-port",
+        str(port),
+        "--grpc-port",
+        "0",
+        "--metrics-port",
+        "0",
+    ]
     return process(command, port, "/v2/health/ready", log)
 
 
@@ -192,7 +206,11 @@ def mlserver_server(environment: Path, folder: Path, found: dict[str, onnx.Model
     for name, model in found.items():
         (folder / name).mkdir()
         onnx.save(model, folder / name / "model.onnx")
-        settings = {"name": name, "implementation": "mlserver_model.OnnxModel", "parameters": {"uri": str(folder / name / "model.onnx")}}
+        settings = {
+            "name": name,
+            "implementation": "mlserver_model.OnnxModel",
+            "parameters": {"uri": str(folder / name / "model.onnx")},
+        }
         (folder / name / "model-settings.json").write_text(json.dumps(settings))
     command = [str(environment / "bin" / "mlserver"), "start", str(folder)]
     return process(command, port, "/v2/health/ready", log, PYTHONPATH=str(folder))
@@ -208,7 +226,9 @@ def lua(load: Load, names: tuple[str, str], binary: bool, folder: Path) -> Path:
     headers = {"Content-Type": "application/json"}
     if binary:
         tensor["parameters"] = {"binary_data_size": values.nbytes}
-        head = json.dumps({"inputs": [tensor], "outputs": [{"name": names[1], "parameters": {"binary_data": True}}]}).encode()
+        head = json.dumps(
+            {"inputs": [tensor], "outputs": [{"name": names[1], "parameters": {"binary_data": True}}]}
+        ).encode()
         body = head + values.tobytes()
         headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))}
     else:
@@ -225,7 +245,16 @@ def lua(load: Load, names: tuple[str, str], binary: bool, folder: Path) -> Path:
 
 
 def ask(url: str, load: Load, script: Path, seconds: float) -> dict[str, float]:
-    command = ["wrk", "-t1", f"-c{load.clients}", f"-d{seconds:g}s", "--latency", "-s", str(script), f"{url}/v2/models/{load.model}/infer"]
+    command = [
+        "wrk",
+        "-t1",
+        f"-c{load.clients}",
+        f"-d{seconds:g}s",
+        "--latency",
+        "-s",
+        str(script),
+        f"{url}/v2/models/{load.model}/infer",
+    ]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     failed = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     broken = re.search(r"Socket errors: (.*)", text)
@@ -252,9 +281,13 @@ def main() -> None:
         folder = Path(temporary)
         servers = {"tonnage": stack.enter_context(tonnage_server(folder / "tonnage", found, folder / "tonnage.log"))}
         if options.triton:
-            servers["triton"] = stack.enter_context(triton_server(options.triton, folder / "triton", found, folder / "triton.log"))
+            servers["triton"] = stack.enter_context(
+                triton_server(options.triton, folder / "triton", found, folder / "triton.log")
+            )
         if options.mlserver:
-            servers["mlserver"] = stack.enter_context(mlserver_server(options.mlserver, folder / "mlserver", found, folder / "mlserver.log"))
+            servers["mlserver"] = stack.enter_context(
+                mlserver_server(options.mlserver, folder / "mlserver", found, folder / "mlserver.log")
+            )
         for load in LOADS:
             for kind in ("binary", "json"):
                 script = lua(load, tensor_names(found[load.model]), kind == "binary", folder)
@@ -263,7 +296,13 @@ def main() -> None:
                     ask(url, load, script, 1.0)
                 for repeat in range(options.repeats):
                     for name, url in asked.items():
-                        row = {"server": name, "model": load.model, "clients": load.clients, "kind": kind, "repeat": repeat}
+                        row = {
+                            "server": name,
+                            "model": load.model,
+                            "clients": load.clients,
+                            "kind": kind,
+                            "repeat": repeat,
+                        }
                         rows.append(row | ask(url, load, script, options.seconds))
                 show([row for row in rows if (row["model"], row["kind"]) == (load.model, kind)])
     common = {"date": now.isoformat(timespec="seconds"), "python": platform.python_version(), "cores": os.cpu_count()}

@@ -88,6 +88,10 @@ server:
   access: access.yaml
   rate_limit: 7
   body_limit: 2 MiB
+  memory_limit: 3 GiB
+  in_flight_limit: 1 GiB
+  connection_limit: 5
+  log_requests: true
   drain_seconds: 9
   log_format: json
   tls: {certificate: /c.pem, key: k.pem}
@@ -99,7 +103,8 @@ def test_every_option_of_the_server_can_be_said_in_the_file(tmp_path: Path) -> N
     assert SettingsSource(ServeSettings(), file=path).read() == ServeSettings(
         models=tmp_path / "m", host="0.0.0.0", http_port=1, grpc_port=2, metrics_port=3, device="cuda:1",
         control="poll", load_model=("a", "b"), poll_seconds=0.5, access=tmp_path / "access.yaml", rate_limit=7.0,
-        tls_certificate=Path("/c.pem"), tls_key=tmp_path / "k.pem", body_limit=2 << 20, drain_seconds=9.0,
+        tls_certificate=Path("/c.pem"), tls_key=tmp_path / "k.pem", body_limit=2 << 20, memory_limit=3 << 30,
+        in_flight_limit=1 << 30, connection_limit=5, log_requests=True, drain_seconds=9.0,
         log_format="json",
     )  # fmt: skip
 

@@ -121,7 +121,7 @@ def reconfigured(options: ServeOptions, *changes: ServeOptions) -> Server:
         server = Server(options)
         for change in changes:
             await reconfigure(server, change)
-        await server.stop()
+        await server.close()
         return server
 
     return asyncio.run(run())

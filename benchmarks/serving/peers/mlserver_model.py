@@ -10,9 +10,7 @@ class OnnxModel(MLModel):
     async def load(self) -> bool:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(
-            self.settings.parameters.uri, options, ["CPUExecutionProvider"]
-        )
+        self.session = onnxruntime.InferenceSession(self.settings.parameters.uri, options, ["CPUExecutionProvider"])
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:

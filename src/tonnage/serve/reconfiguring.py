@@ -17,8 +17,8 @@ FIXED = (
     "metrics_port",
     "gpus",
     "tls",
-    "log_requests",
     "memory_limit_bytes",
+    "log_requests",
 )
 
 

@@ -69,11 +69,14 @@ def _inside(service: Service, models: str) -> str:
     inside: dict[str, Any] = {"host": "0.0.0.0", "control": server.control, "load": list(server.load)}
     inside |= {"poll_seconds": server.poll_seconds, "device": server.device, "rate_limit": server.rate_limit}
     inside |= {"body_limit": f"{server.body_limit}B", "drain_seconds": server.drain_seconds}
-    inside |= {"log_format": server.log_format}
+    inside |= {"log_format": server.log_format, "log_requests": server.log_requests}
+    inside |= {"in_flight_limit": f"{server.in_flight_limit}B", "connection_limit": server.connection_limit}
+    if server.memory_limit is not None:
+        inside["memory_limit"] = f"{server.memory_limit}B"
     if server.access is not None:
         inside["access"] = f"{ACCESS}/access.yaml"
     if server.tls is not None:
         inside["tls"] = {"certificate": f"{TLS}/tls.crt", "key": f"{TLS}/tls.key"}
-    assert set(inside) >= set(ServerSection.model_fields) - {"access", "tls"}
+    assert set(inside) >= set(ServerSection.model_fields) - {"access", "tls", "memory_limit"}
     ports = {"http": HTTP, "grpc": GRPC, "metrics": METRICS}
     return yaml.safe_dump({"models": models, "ports": ports, "server": inside}, sort_keys=False)

@@ -61,6 +61,12 @@ class ServerSection(Section):
         default=0.0, ge=0, allow_inf_nan=False, description="Requests a second for each client; 0 for no limit."
     )
     body_limit: Bytes = Field(default=1 << 30, description="The largest request.")
+    memory_limit: Bytes | None = Field(
+        default=None, description="Main memory for all models; else as much as the machine or the container has free."
+    )
+    in_flight_limit: Bytes = Field(default=4 << 30, description="Bytes of all requests that are not answered yet.")
+    connection_limit: int = Field(default=10_000, ge=1, description="HTTP connections at once.")
+    log_requests: bool = Field(default=False, description="Log each request, not only those that fail.")
     drain_seconds: float = Field(default=60.0, ge=0, le=86400, description="How long SIGTERM waits for answers.")
     log_format: Literal["text", "json"] = Field(default="text", description="Form of the log.")
     tls: TlsSection | None = Field(default=None, description="Certificate and key.")

@@ -110,8 +110,12 @@ def settings_of(service: Service) -> dict[str, Any]:
         "tls_certificate": service.path_of(tls.certificate) if tls and tls.certificate else None,
         "tls_key": service.path_of(tls.key) if tls and tls.key else None,
         "body_limit": server.body_limit,
+        "in_flight_limit": server.in_flight_limit,
+        "connection_limit": server.connection_limit,
+        "memory_limit": server.memory_limit,
         "drain_seconds": server.drain_seconds,
         "log_format": server.log_format,
+        "log_requests": server.log_requests,
     }
 
 
