@@ -147,6 +147,34 @@ def test_an_image_brings_its_own_python(monkeypatch: pytest.MonkeyPatch, pair: C
     assert (launcher.job.image, launcher.python, launcher.options) == ("stages:1", "python3", options)
 
 
+def with_gpus(folder: Path) -> Cluster:
+    path = folder / "gpus.yaml"
+    path.write_text(
+        "nodes:\n"
+        "  - {name: a, gpus: [V100 SXM2 32GB, V100 SXM2 32GB], cpu: {cores: 8}, memory: 64 GiB}\n"
+        "links: [{kind: e, bandwidth: 10 GB/s}]\n"
+    )
+    return read_cluster(path)
+
+
+@pytest.mark.parametrize("engine", [None, "local"])
+def test_a_stage_on_a_gpu_gets_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, engine: str | None) -> None:
+    """A process of this machine sees all of them; a job sees its own alone."""
+    where = Where() if engine is None else Where(engine=LocalEngine(tmp_path / "local"))
+    called = started(monkeypatch, with_gpus(tmp_path), where)
+    hosts = {host.device: host for host in called["hosts"]}
+    assert {name: host.gpu_index for name, host in hosts.items()} == {"a/gpu0": 0, "a/gpu1": 1}
+    assert hosts["a/gpu1"].torch_device == ("cuda:1" if engine is None else "cuda:0")
+    if engine is None:
+        return
+    job = called["launcher"].job_for(hosts["a/gpu1"], ("-m", "worker"), {})
+    assert (job.resources.gpu_count, job.resources.gpu_indices) == (1, (1,))
+    assert job.resources.gpu == hosts["a/gpu1"].gpu
+    assert job.placements == ()  # this machine has no name that the engine knows
+    (placement,) = called["launcher"].job_for(replace(hosts["a/gpu1"], node="a"), (), {}).placements
+    assert (placement.node, placement.gpu, placement.gpu_indices) == ("a", job.resources.gpu, (1,))
+
+
 def test_a_distribution_without_a_cluster_is_refused(pair: Cluster) -> None:
     distribution, pool = planned(pair)
     with pytest.raises(UsageError, match="without a cluster cannot be run"):

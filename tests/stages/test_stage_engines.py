@@ -85,7 +85,7 @@ def test_stages_are_containers(image: str) -> None:
 
 @pytest.mark.slow
 def test_stages_are_jobs_on_the_nodes_of_a_cluster(slurm: SlurmEngine) -> None:
-    hosts = [StageHost(device="d0", node="v100n1"), StageHost(device="d1", node="p100n0")]
+    hosts = [StageHost(device="d0", node="v100n1", gpu="V100 SXM2 32GB"), StageHost(device="d1", node="p100n0")]
     report = run(EngineLauncher(slurm, job=pattern()), hosts)
     assert report.is_equal
     assert jobs_left(slurm) == []

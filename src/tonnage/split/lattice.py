@@ -7,17 +7,21 @@ integer: bit g is group g.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tonnage.split.problem import Problem
 
+_BETWEEN_LOOKS = 1024
 
-def all_sets(problem: Problem, most: int) -> list[int] | None:
-    """Every downward-closed set, smaller ones first; None if there are more than `most`."""
+
+def all_sets(problem: Problem, most: int, keep_going: Callable[[], bool] = lambda: True) -> list[int] | None:
+    """Every downward-closed set, smaller ones first; None if there are more than `most`, or no time is left."""
     leaders = leader_masks(problem)
     found: dict[int, int] = {0: sum(1 << group for group, mask in enumerate(leaders) if not mask)}
     order = [0]
-    for each in order:
+    for place, each in enumerate(order):
+        if place % _BETWEEN_LOOKS == 0 and not keep_going():
+            return None
         ready = rest = found[each]  # groups that may come next
         while rest:
             bit = rest & -rest

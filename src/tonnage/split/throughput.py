@@ -100,7 +100,7 @@ class _Search:
         self._along_orders()
         if self._is_done():
             return
-        sets = all_sets(self.problem, self._most_sets())
+        sets = all_sets(self.problem, self._most_sets(), self._patience)
         if sets is not None:
             self._exactly(sets)
         else:
@@ -113,6 +113,10 @@ class _Search:
         if self.best is None:
             return False
         return self.best.value <= self.bound * (1 + self._good_enough) * _NEARLY or not self._keep_going()
+
+    def _patience(self) -> bool:
+        """The first answer is waited for."""
+        return self.best is None or self._keep_going()
 
     def _most_sets(self) -> int:
         states = int(np.prod([each.count + 1 for each in self.problem.classes]))
@@ -127,7 +131,10 @@ class _Search:
                 return
 
     def _search(self, family: Family, cap: float) -> Chain | None:
-        found = best_chain(family, self.prices, cap=cap, most_replicas=self._most_replicas, in_flight=self._in_flight)
+        found = best_chain(
+            family, self.prices, cap=cap, most_replicas=self._most_replicas, in_flight=self._in_flight,
+            keep_going=self._patience,
+        )  # fmt: skip
         if found is not None and (self.best is None or found.value < self.best.value):
             self.best = found
         return found

@@ -106,9 +106,12 @@ def _hosts(distribution: Distribution, cluster: Cluster, where: Where) -> Iterat
         yield StageHost(
             device=device,
             address=split_address(node.address)[0] if node.address else "127.0.0.1",  # its port is the agent's
-            torch_device=f"cuda:{gpu}" if gpu else "cpu",
+            # A job sees the GPU that its engine gave it and no other.
+            torch_device=("cuda:0" if where.engine is not None else f"cuda:{gpu}") if gpu else "cpu",
             pace=1 / node.speed if slower else 1.0,
             node=name if where.engine is not None and where.engine.name not in ("local", "podman", "docker") else "",
+            gpu=node.gpus[int(gpu)].name if gpu else "",
+            gpu_index=int(gpu or 0),
         )
 
 

@@ -20,6 +20,8 @@ class StageHost:
     pace: float = 1.0
     prefix: tuple[str, ...] = ()  # words before the command, for processes: ip netns exec NAME
     node: str = ""  # as an engine calls it; "" for any
+    gpu: str = ""  # as the catalogue names it, of jobs that get one; "" for none
+    gpu_index: int = 0  # in its node
 
     def __post_init__(self) -> None:
         if not self.pace >= 1.0:

@@ -121,7 +121,7 @@ class EngineLauncher:
         return self.control_host
 
     def start(self, host: StageHost, arguments: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        manifest = self.engine.plan(self._job(host, arguments, environment), self.options)
+        manifest = self.engine.plan(self.job_for(host, arguments, environment), self.options)
         self._jobs[host.device] = self.engine.submit(manifest)
 
     def ended(self, device: str) -> str:
@@ -150,14 +150,20 @@ class EngineLauncher:
         if left:
             raise Unreachable(f"{', '.join(left)} could not be ended", f"tonnage stop {left[0]}")
 
-    def _job(self, host: StageHost, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Job:
-        placements = (Placement(node=host.node, gpu=self.job.resources.gpu),) if host.node else self.job.placements
+    def job_for(self, host: StageHost, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Job:
+        resources, indices = self.job.resources, (host.gpu_index,) if host.gpu else ()
+        if host.gpu:
+            resources = replace(resources, gpu_count=1, gpu=host.gpu, gpu_indices=indices)
+        placements = self.job.placements
+        if host.node:
+            placements = (Placement(node=host.node, gpu=resources.gpu, gpu_indices=indices),)
         threads = {"OMP_NUM_THREADS": str(host.threads)}
         path = {} if self.job.image else {"PYTHONPATH": _python_path()}
         return replace(
             self.job,
             name=fresh_name(name_like(f"stage-{host.device}")),
             command=(self.python, *arguments),
+            resources=resources,
             environment={**path, **threads, **self.job.environment, **environment},
             placements=placements,
         )
