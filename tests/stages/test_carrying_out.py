@@ -151,8 +151,11 @@ def with_gpus(folder: Path) -> Cluster:
     path = folder / "gpus.yaml"
     path.write_text(
         "nodes:\n"
-        "  - {name: a, gpus: [V100 SXM2 32GB, V100 SXM2 32GB], cpu: {cores: 8}, memory: 64 GiB}\n"
-        "links: [{kind: e, bandwidth: 10 GB/s}]\n"
+        "  - name: a\n"
+        "    gpus: [{model: V100 SXM2 32GB, count: 2}]\n"
+        "    cpu: {cores: 8}\n"
+        "    memory: 64 GiB\n"
+        "    links: [{kind: nvlink, bandwidth: 10 GB/s}]\n"
     )
     return read_cluster(path)
 
