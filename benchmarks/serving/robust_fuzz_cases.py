@@ -12,7 +12,7 @@ from robust_rig import COLUMNS
 PATHS = [
     "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/add/infer", "/v2/models/loop/ready",
     "/v2/models/add/versions/1/infer", "/v2", "/v2/health/ready", "/v2/models/add", "/v2/models/add/config",
-    "/v2/models/add/stats", "/v2/models/stats", "/v2/repository/index", "/v2/repository/models/add/load",
+    "/v2/models/add/stats", "/v2/models/stats", "/v2/repository/index", "/v2/repository/models/none/load",
     "/v2/repository/models/none/unload", "/v2/systemsharedmemory/status", "/v2/systemsharedmemory/region/a/register",
     "/v2/systemsharedmemory/region/a/unregister", "/v2/cudasharedmemory/status", "/", "/page/state", "*",
 ]  # fmt: skip
@@ -23,7 +23,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 METHODS = [
     "ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelConfig", "ModelStatistics",
-    "RepositoryIndex", "RepositoryModelLoad", "SystemSharedMemoryStatus", "SystemSharedMemoryRegister",
+    "RepositoryIndex", "SystemSharedMemoryStatus", "SystemSharedMemoryRegister",
     "SystemSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryRegister", *["ModelInfer"] * 20,
 ]  # fmt: skip
 
