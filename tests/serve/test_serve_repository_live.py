@@ -33,7 +33,8 @@ async def serving(folder: Path, **options: Any) -> AsyncIterator[tuple[Server, A
     try:
         yield server, addresses
     finally:
-        await server.stop()
+        await server.drain()
+        await server.close()
 
 
 async def infer(server: Server, model: str, inputs: dict[str, Any], version: str = "") -> Any:
