@@ -132,7 +132,8 @@ def _readers(prototxt: Path, batch: int) -> tuple[Reader, Reader, tuple[int, ...
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Of detections, which come in any order, those that are as likely are compared."""
     if ours.shape[-1] == 7 and ours.ndim == 4:
-        ours, theirs = (each.reshape(-1, 7)[np.lexsort(each.reshape(-1, 7).T[::-1])] for each in (ours, theirs))
+        rows = [each.reshape(-1, 7) for each in (ours, theirs)]
+        ours, theirs = (each[np.lexsort(np.round(each, 3).T[::-1])] for each in rows)
     if ours.size != theirs.size:
         return float("nan")
     return float(np.abs(ours.reshape(-1) - theirs.reshape(-1)).max() / max(1.0, np.abs(theirs).max()))

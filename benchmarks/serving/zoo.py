@@ -386,7 +386,8 @@ def random_weights(network: Network, seed: int = 0) -> dict[str, list[np.ndarray
         elif layer.type == "PReLU":
             arrays = [random.uniform(0.1, 0.3, each) for each in shapes]
         else:
-            arrays = [random.normal(0, 0.02 if len(each) < 2 else _spread(each), each) for each in shapes]
+            less = 0.1 if layer.name.endswith("mbox_loc") else 1  # boxes stay near where they begin
+            arrays = [random.normal(0, 0.02 if len(each) < 2 else less * _spread(each), each) for each in shapes]
         made[layer.name] = [np.asarray(array, np.float32) for array in arrays]
     return made
 

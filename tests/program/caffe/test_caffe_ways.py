@@ -12,8 +12,11 @@ from tonnage.program.caffe import Model  # noqa: E402
 from tonnage.program.caffe.execution import CaffeModule  # noqa: E402
 from tonnage.program.caffe.folding import folded_network, folded_weights  # noqa: E402
 from tonnage.program.caffe.front import front_of, is_by_rows, why_no_batches  # noqa: E402
+from tonnage.program.caffe.layers.windows import Convolution  # noqa: E402
 from tonnage.program.caffe.processor import by_onnxruntime  # noqa: E402
+from tonnage.program.caffe.shapes.windows import Window  # noqa: E402
 from tonnage.program.caffe.ways import LAYERS, ONNX, PARTS, Ways, fastest  # noqa: E402
+from tonnage.program.caffe.winograd import Winograd, suits  # noqa: E402
 
 
 def normed(blob: str, more: str = "") -> str:
@@ -71,6 +74,20 @@ def test_onnxruntime_runs_folded_networks(model: Model, free_batch: bool) -> Non
 
     wanted = model.run({"data": rows.numpy()})["e"]
     np.testing.assert_allclose(run(rows)[0].numpy(), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("pad", "height", "width", "slope"), [(0, 9, 14, None), (1, 13, 8, 0.0), (2, 3, 5, 0.3)])
+def test_a_convolution_by_winograds_method_is_the_same(pad: int, height: int, width: int, slope: float | None) -> None:
+    random = torch.Generator().manual_seed(0)
+    window = Window(kernel=(3, 3), stride=(1, 1), pad=(pad, pad), dilation=(1, 1))
+    weight, bias = torch.randn(20, 16, 3, 3, generator=random), torch.randn(20, generator=random)
+    convolution = Convolution(weight, bias, window, 1)
+    convolution.slope = slope
+    image = torch.randn(2, 16, height, width, generator=random)
+
+    assert suits(convolution)
+    with torch.inference_mode():
+        np.testing.assert_allclose(Winograd(convolution)(image).numpy(), convolution(image).numpy(), atol=2e-4)
 
 
 def test_a_way_that_is_wrong_or_impossible_is_not_taken() -> None:

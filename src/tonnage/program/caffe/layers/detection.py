@@ -109,9 +109,11 @@ def _suppressed(boxes: Array, scores: Array, found: Detection) -> npt.NDArray[np
 
 def _overlaps(some: Array, boxes: Array) -> Any:
     """Intersection over union, of each with each."""
-    low, high = np.maximum(some[:, None, :2], boxes[:, :2]), np.minimum(some[:, None, 2:], boxes[:, 2:])
-    sides = np.maximum(high - low, 0)
-    common = sides[..., 0] * sides[..., 1]
+    left, top, right, bottom = boxes.T
+    own_left, own_top, own_right, own_bottom = some.T[:, :, None]
+    width = np.maximum(np.minimum(own_right, right) - np.maximum(own_left, left), 0)
+    height = np.maximum(np.minimum(own_bottom, bottom) - np.maximum(own_top, top), 0)
+    common = width * height
     union = _areas(some)[:, None] + _areas(boxes) - common
     return np.divide(common, union, out=np.zeros_like(common), where=common > 0)
 
