@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,8 +25,10 @@ import zoo
 
 from tonnage.errors import TonnageError
 from tonnage.program.caffe import Model, load
+from tonnage.serve.configuration_file import read_configuration
 from tonnage.serve.repository import Repository
 from tonnage.serve.tuning import Tuned, tune
+from tonnage.serve.tuning_bench import ModelBench
 
 TOLERANCE = 1e-4
 SMALL = ("squeezenet_v1.1", "squeezenet", "mobilenet_v1", "mobilenet_v2", "googlenet")  # are tuned
@@ -118,12 +121,10 @@ def _tuned(name: str, path: Path, folder: Path, options: argparse.Namespace) -> 
     version.mkdir(parents=True, exist_ok=True)
     for suffix in (".prototxt", ".caffemodel"):
         shutil.copy(path.with_suffix(suffix), version / f"model{suffix}")
-    found: Tuned = asyncio.run(
-        tune(
-            Repository(folder / "models").model(name), instances=COUNTS, batches=COUNTS, seconds=options.seconds,
-            gpus=(0,) if options.device.startswith("cuda") else (), progress=lambda text: print(text, file=sys.stderr),
-        )
-    )  # fmt: skip
+    model = Repository(folder / "models").model(name)
+    bench = ModelBench(folder=model, seconds=options.seconds, gpus=(0,) if options.device.startswith("cuda") else ())
+    said = partial(print, file=sys.stderr, flush=True)
+    found: Tuned = asyncio.run(tune(read_configuration(model), bench, instances=COUNTS, batches=COUNTS, progress=said))
     one = next(each for each in found.trials if (each.instances, each.batch) == (1, 1))
     lines = [
         "",

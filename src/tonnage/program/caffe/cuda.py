@@ -58,8 +58,8 @@ class CudaGraphs:
         examples = tuple(torch.rand(shape, device=self.device) for shape in shapes)
         makers = {
             "layers": lambda: _eager(self._module(network)),
-            "graph": lambda: _recorded(self._module(network), examples),
-            "graph, channels together": lambda: _recorded(together(self._module(network, together=True)), examples),
+            "graph": lambda: _Recorded(self._module(network), examples),
+            "graph, channels together": lambda: _Recorded(together(self._module(network, together=True)), examples),
         }
         with exact_products():
             name, run, _ = fastest(makers, examples)
@@ -106,28 +106,29 @@ def _eager(module: nn.Module) -> Run:
     return run
 
 
-def _recorded(function: Run, examples: tuple[Tensor, ...]) -> Run:
+class _Recorded:
     """One launch for everything. Inputs and outputs have places of their own, from which results are copied."""
-    given = tuple(each.clone() for each in examples)
-    stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(_WARM_UPS):  # cuDNN chooses, and memory is reserved
-            function(*given)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph: Any = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        made = function(*given)
 
-    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
-        for place, each in zip(given, inputs, strict=True):
+    def __init__(self, function: Run, examples: tuple[Tensor, ...]) -> None:
+        self._function = function  # the graph reads its weights, and does not keep them
+        self._given = tuple(each.clone() for each in examples)
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):  # cuDNN chooses, and memory is reserved
+                function(*self._given)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._graph: Any = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._made = function(*self._given)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        for place, each in zip(self._given, inputs, strict=True):
             place.copy_(each, non_blocking=True)
-        graph.replay()
-        found = tuple(each.clone() for each in made)
+        self._graph.replay()
+        found = tuple(each.clone() for each in self._made)
         torch.cuda.current_stream().synchronize()
         return found
-
-    return run
 
 
 def _with_unread_rows(run: Run, rows: int) -> Run:
