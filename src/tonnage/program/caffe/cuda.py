@@ -5,7 +5,7 @@ Products are computed in full single precision: with TF32, which cuDNN takes by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -56,7 +56,7 @@ class CudaGraphs:
         wanted = dict(zip(self._network.inputs, shapes, strict=True))
         network = folded_network(front_of(reshaped(self._network, wanted)))
         examples = tuple(torch.rand(shape, device=self.device) for shape in shapes)
-        makers = {
+        makers: dict[str, Callable[[], Run]] = {
             "layers": lambda: _eager(self._module(network)),
             "graph": lambda: _Recorded(self._module(network), examples),
             "graph, channels together": lambda: _Recorded(together(self._module(network, together=True)), examples),
