@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tritonclient", reason="tritonclient is not installed: pip install 'tritonclient[http,grpc]'")
 
 from served_models import add_sub
-from serving import Served, serving
+from server_rig import Served, serving
 from triton_clients import Client, connected, random_array
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -13,7 +13,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 
 from peer_packages import perf_analyzer
 from served_models import add_sub
-from serving import Served, serving
+from server_rig import Served, serving
 
 pytestmark = pytest.mark.slow
 

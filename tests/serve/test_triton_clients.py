@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tritonclient", reason="tritonclient is not installed: pip install 'tritonclient[http,grpc]'")
 
 from served_models import CLASSES, ONNX_TYPES, make_repository
-from serving import Served, serving
+from server_rig import Served, serving
 from triton_clients import KINDS, Client, connected, random_array
 
 ALL_BUT_BF16 = [kind for kind in ONNX_TYPES if kind != "BF16"]

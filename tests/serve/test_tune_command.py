@@ -92,7 +92,14 @@ def test_nothing_is_written_where_nothing_is_quick_enough(tmp_path: Path) -> Non
 def test_an_interrupted_one_leaves_no_process(tmp_path: Path, number: int, code: int) -> None:
     save_rows(tmp_path)
     command = [*COMMAND, str(tmp_path), "--seconds", "60", "--instances", "2", "--batch", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a run in the background ignores it, and so would this
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         started = instances(process.pid, 2)
         process.send_signal(number)
         _, told = process.communicate(timeout=60)

@@ -13,7 +13,7 @@ import tritonclient.grpc
 import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
-from serving import Served
+from server_rig import Served
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 KINDS = ("http", "grpc", "http.aio", "grpc.aio")
