@@ -84,14 +84,19 @@ def _read_bytes(path: str | Path) -> bytes:
 def _text(path: str | Path, data: bytes) -> str:
     if len(data) > MOST_BYTES:
         raise InvalidFile(f"{path}: {len(data)} bytes are too many for a file of this kind")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InvalidFile(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from error
+    text = utf8_text(path, data)
     if not text.strip():
         raise InvalidFile(f"{path}: the file is empty")
     return text
+
+
+def utf8_text(path: str | Path, data: bytes) -> str:
+    """Raises `InvalidFile` with the line of the first byte that is no text."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidFile(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from error
 
 
 def _check_events(path: str | Path, text: str) -> None:

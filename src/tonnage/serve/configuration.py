@@ -76,6 +76,13 @@ class VersionPolicy:
             return sorted(set(versions) & set(self.specific))
         return sorted(versions)[-self.latest :]
 
+    def to_json(self) -> dict[str, Any]:
+        if self.serves_all:
+            return {"all": {}}
+        if self.specific:
+            return {"specific": {"versions": list(self.specific)}}
+        return {"latest": {"num_versions": self.latest}}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfiguration:

@@ -10,7 +10,6 @@ from tonnage.serve.configuration import (
     ModelConfiguration,
     QueuePolicy,
     TensorSpec,
-    VersionPolicy,
 )
 
 _FILES = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "caffe": "model.prototxt"}
@@ -22,7 +21,7 @@ def configuration_json(configuration: ModelConfiguration) -> dict[str, Any]:
         "name": configuration.name,
         "platform": configuration.platform,
         "backend": configuration.backend,
-        "version_policy": _versions(configuration.versions),
+        "version_policy": configuration.versions.to_json(),
         "max_batch_size": configuration.max_batch_size,
         "input": [_input(spec) for spec in configuration.inputs],
         "output": [_output(spec) for spec in configuration.outputs],
@@ -39,14 +38,6 @@ def configuration_json(configuration: ModelConfiguration) -> dict[str, Any]:
     if configuration.batching is not None:
         found["dynamic_batching"] = _batching(configuration, configuration.batching)
     return found
-
-
-def _versions(policy: VersionPolicy) -> dict[str, Any]:
-    if policy.serves_all:
-        return {"all": {}}
-    if policy.specific:
-        return {"specific": {"versions": list(policy.specific)}}
-    return {"latest": {"num_versions": policy.latest}}
 
 
 def _input(spec: TensorSpec) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def configuration_document(configuration: ModelConfiguration) -> dict[str, Any]:
         "name": configuration.name,
         "backend": configuration.backend,
         "max_batch_size": configuration.max_batch_size,
-        "version_policy": _versions(configuration.versions),
+        "version_policy": {} if configuration.versions == VersionPolicy() else configuration.versions.to_json(),
         "input": [_tensor(spec) for spec in configuration.inputs],
         "output": [_tensor(spec) for spec in configuration.outputs],
         "instance_group": [] if configuration.groups == (InstanceGroup(),) else list(map(_group, configuration.groups)),
@@ -86,14 +86,6 @@ def configuration_document(configuration: ModelConfiguration) -> dict[str, Any]:
 
 
 # -- parts ----------------------------------------------------------------------------------------------------------------
-
-
-def _versions(policy: VersionPolicy) -> dict[str, Any]:
-    if policy.serves_all:
-        return {"all": {}}
-    if policy.specific:
-        return {"specific": {"versions": list(policy.specific)}}
-    return {"latest": {"num_versions": policy.latest}} if policy.latest != 1 else {}
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InvalidFile
-from tonnage.hardware.yaml_lines import Location, format_location
+from tonnage.hardware.yaml_lines import Location, format_location, utf8_text
 from tonnage.program.text_format import Block, Plain, Quoted, parse_text
 
 Lines = dict[tuple[str | int, ...], int]
@@ -64,13 +64,8 @@ def parse_pbtxt(data: bytes, path: str) -> TextDocument:
     """The same of a content that came from elsewhere; `path` is what complaints call it."""
     if len(data) > _MOST_BYTES:
         raise InvalidFile(f"{path}: more than {_MOST_BYTES:,} bytes are too many for a configuration")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise InvalidFile(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from None
     lines: Lines = {}
-    return TextDocument(path, _plain(parse_text(text, path), (), lines), lines)
+    return TextDocument(path, _plain(parse_text(utf8_text(path, data), path), (), lines), lines)
 
 
 def _plain(block: Block, at: tuple[str | int, ...], lines: Lines) -> dict[str, Any]:
