@@ -9,12 +9,13 @@ than a gigabyte in all ends the run with the seed that led there.
 
 import argparse
 import random
-import re
 import resource
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+
+from damage import damaged_text
 
 from tonnage.errors import TonnageError
 from tonnage.program.caffe import load
@@ -53,7 +54,7 @@ def tried(folder: Path, pairs: list[tuple[str, bytes]], seed: int) -> tuple[floa
     chance = random.Random(seed)
     text, weights = chance.choice(pairs)
     if chance.random() < 0.6:
-        text = damaged_text(text, chance)
+        text = damaged_text(text, chance, WORDS, NUMBERS)
     else:
         weights = damaged_bytes(weights, chance)
     prototxt, caffemodel = folder / "net.prototxt", folder / "net.caffemodel"
@@ -68,33 +69,6 @@ def tried(folder: Path, pairs: list[tuple[str, bytes]], seed: int) -> tuple[floa
     except Exception as error:
         raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
     return time.process_time() - start, result
-
-
-def damaged_text(text: str, chance: random.Random) -> str:
-    for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(text) + 1)
-        kind = chance.randrange(6)
-        if kind == 0:
-            text = text[:place] + chance.choice(WORDS) + text[place:]
-        elif kind == 1:
-            text = text[:place] + text[place + chance.randint(1, 40) :]
-        elif kind == 2:
-            numbers = list(re.finditer(r"\b\d+\b", text))
-            if numbers:
-                found = chance.choice(numbers)
-                text = text[: found.start()] + chance.choice(NUMBERS) + text[found.end() :]
-        elif kind == 3:
-            other = chance.randrange(len(text) + 1)
-            text = text[:place] + text[other : other + chance.randint(1, 400)] + text[place:]
-        elif kind == 4:
-            text = (
-                text[:place]
-                + chr(chance.choice([0, 9, 34, 92, 255, 0x4E2D, chance.randrange(32, 127)]))
-                + text[place + 1 :]
-            )
-        else:
-            text = text[:place]
-    return text
 
 
 def damaged_bytes(content: bytes, chance: random.Random) -> bytes:

@@ -10,11 +10,12 @@ run with the seed that led there.
 
 import argparse
 import random
-import re
 import resource
 import time
 from collections import Counter
 from pathlib import Path
+
+from damage import damaged_text
 
 from tonnage.errors import InvalidFile
 from tonnage.serve.configuration_file import configuration_of
@@ -126,32 +127,7 @@ def tried(files: list[str], seed: int) -> tuple[float, str]:
 def damaged(text: str, chance: random.Random) -> str:
     if chance.random() < 0.002:
         return huge(chance)
-    for _ in range(chance.randint(1, 4)):
-        place = chance.randrange(len(text) + 1)
-        kind = chance.randrange(7)
-        if kind == 0:
-            text = text[:place] + chance.choice(WORDS) + text[place:]
-        elif kind == 1:
-            text = text[:place] + text[place + chance.randint(1, 40) :]
-        elif kind == 2:
-            numbers = list(re.finditer(r"-?\b\d+\b", text))
-            if numbers:
-                found = chance.choice(numbers)
-                text = text[: found.start()] + chance.choice(NUMBERS) + text[found.end() :]
-        elif kind == 3:
-            other = chance.randrange(len(text) + 1)
-            text = text[:place] + text[other : other + chance.randint(1, 400)] + text[place:]
-        elif kind == 4:
-            made = chr(chance.choice([0, 9, 34, 92, 255, 0x4E2D, 0x1F600, chance.randrange(32, 127)]))
-            text = text[:place] + made + text[place + 1 :]
-        elif kind == 5:
-            names = list(re.finditer(r"\b[a-z_]{3,}\b", text))
-            if len(names) > 1:
-                one, other_name = chance.sample(names, 2)
-                text = text[: one.start()] + other_name.group() + text[one.end() :]
-        else:
-            text = text[:place]
-    return text
+    return damaged_text(text, chance, WORDS, NUMBERS)
 
 
 def huge(chance: random.Random) -> str:
