@@ -54,10 +54,6 @@ def _no_object(case: Case, ours: Answer, theirs: Answer) -> bool:
     return is_load and _is_stricter(ours, theirs)
 
 
-def _files(case: Case, ours: Answer, theirs: Answer) -> bool:
-    return case.category == "REST load, wrong" and ours.status == "501" and theirs.status == "500"
-
-
 def _more_than_nothing(case: Case, ours: Answer, theirs: Answer) -> bool:
     return isinstance(case, RestRequest) and _is_stricter(ours, theirs) and ours.words.endswith('needs 0"}')
 
@@ -112,7 +108,6 @@ DIFFERENCES: dict[str, Differs] = {
     "a region without its size is invalid, as over gRPC; Triton looks for the region first": _no_size,
     "Inference-Header-Content-Length is digits only; Triton takes what the C library reads": _no_number,
     "what is no JSON object says nothing about loading; Triton passes over it": _no_object,
-    "files of models are not taken from requests": _files,
     "data for a shape that has no elements is refused; Triton passes over it": _more_than_nothing,
     "a version is digits only; Triton takes what the C library reads": _odd_version,
     "a body that is not compressed as it says is refused; Triton reads it as an empty one": _not_compressed,

@@ -556,3 +556,53 @@ def test_on_a_server_without_gpus_everything_runs_on_the_processor(tmp_path: Pat
         assert [place.gpu for place in models.find("m").places] == [None, None]
 
     run(check())
+
+
+# -- files that come with a request ---------------------------------------------------------------------------------------
+
+
+def test_files_that_come_with_a_request_are_there_as_long_as_they_are_served(tmp_path: Path) -> None:
+    put(tmp_path, "m", 1)
+
+    async def check() -> None:
+        models = models_of(tmp_path)
+        await models.load("m", "{}", {"3/model.onnx": b"given"})
+        first = models.find("m")
+        assert (first.version, first.path.read_bytes()) == ("3", b"given")
+
+        await models.load("m", "{}", {"3/model.onnx": b"other"})
+        await asyncio.sleep(0.01)  # the old one ends
+        assert not first.path.exists()
+        assert models.find("m").path.read_bytes() == b"other"
+
+        with pytest.raises(LoadFailed):
+            await models.load("m", "[]", {"4/model.onnx": b"wrong"})
+        assert models.find("m").path.read_bytes() == b"other"
+
+        second = models.find("m")
+        await models.load("m")
+        await asyncio.sleep(0.01)  # the old one ends
+        assert models.find("m").version == "1"
+        assert not second.path.parents[2].exists()
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/", "..", "../1/model.onnx", "1/../../x", "a\0b", "/".join("abcdefghij"), "x" * 300]
+)
+def test_paths_out_of_the_folder_are_refused(tmp_path: Path, path: str) -> None:
+    async def check() -> None:
+        with pytest.raises(InvalidRequest, match="names no file"):
+            await models_of(tmp_path).load("m", "{}", {path: b""})
+
+    run(check())
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "x" * 300])
+def test_names_that_are_no_folders_are_refused(tmp_path: Path, name: str) -> None:
+    async def check() -> None:
+        with pytest.raises(InvalidRequest, match="no name of a model"):
+            await models_of(tmp_path).load(name, "{}", {"1/model.onnx": b""})
+
+    run(check())

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("tritonclient", reason="tritonclient is not installed: pip install 'tritonclient[http,grpc]'")
 
+from repository_models import save_sum
 from served_models import CLASSES, ONNX_TYPES, make_repository
 from server_rig import Served, serving
 from triton_clients import KINDS, Client, connected, random_array
@@ -272,6 +273,37 @@ def test_a_model_is_loaded_with_another_configuration(client: Client) -> None:
         client.load_model("add_sub")
     result, one, two = added(client, rows=4)
     np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), one + two)
+
+
+def test_a_model_is_loaded_from_files_that_a_client_sends(client: Client, tmp_path: Path) -> None:
+    """It is in no repository, and its files go when it is unloaded."""
+    save_sum(tmp_path / "sum.onnx", factor=3.0)
+    content = (tmp_path / "sum.onnx").read_bytes()
+    client.load_model("sent", config="{}", files={"file:1/model.onnx": content, "file:7/model.onnx": content})
+    try:
+        assert client.is_model_ready("sent", "7")
+        one = random_array("FP32", (2, 3))
+        result = client.infer("sent", [client.input("a", one), client.input("b", one)])
+        np.testing.assert_allclose(result.as_numpy("y"), 6 * one, rtol=1e-6)
+    finally:
+        client.unload_model("sent")
+    assert not client.is_model_ready("sent")
+
+
+@pytest.mark.parametrize(
+    ("files", "config"),
+    [
+        ({"file:1/model.onnx": b"nothing"}, None),
+        ({"file:../model.onnx": b"nothing"}, "{}"),
+        ({"file:/tmp/model.onnx": b"nothing"}, "{}"),
+        ({"file:": b"nothing"}, "{}"),
+        ({"file:1/model.onnx": b"no model"}, "{}"),
+        ({"file:model.onnx": b"no version"}, "{}"),
+    ],
+)
+def test_files_that_are_no_model_are_refused(client: Client, files: dict[str, bytes], config: str | None) -> None:
+    assert client.status_of("load_model", "sent", config=config, files=files) in ("400", "422")
+    assert client.is_model_ready("add_sub")
 
 
 def _inputs(client: Client, rows: int) -> list[Any]:

@@ -12,8 +12,6 @@ from tonnage.serve.configuration import (
     TensorSpec,
 )
 
-_FILES = {"onnxruntime": "model.onnx", "pytorch": "model.pt", "caffe": "model.prototxt"}
-
 
 def configuration_json(configuration: ModelConfiguration) -> dict[str, Any]:
     """With every field that clients look at, whether it was set or not."""
@@ -29,7 +27,7 @@ def configuration_json(configuration: ModelConfiguration) -> dict[str, Any]:
         "batch_output": [],
         "optimization": {"priority": "PRIORITY_DEFAULT"},
         "instance_group": [_group(each, configuration.name, place) for place, each in enumerate(configuration.groups)],
-        "default_model_filename": configuration.file_name or _FILES.get(configuration.backend, ""),
+        "default_model_filename": configuration.file_name,
         "cc_model_filenames": {},
         "metric_tags": {},
         "parameters": {key: {"string_value": value} for key, value in configuration.parameters.items()},

@@ -10,7 +10,8 @@ from typing import Any
 from tonnage import __version__
 from tonnage.serve.classification import check_classes, with_classes
 from tonnage.serve.configuration_json import configuration_json
-from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing, Unsupported
+from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing
+from tonnage.serve.given_files import files_of
 from tonnage.serve.models import Models
 from tonnage.serve.requests import Answer, Request, Response, now
 from tonnage.serve.served_version import ServedVersion
@@ -81,16 +82,16 @@ class DataPlane:
         return [each.to_json() for each in self.models.index() if not ready_only or each.state == "READY"]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """`config` is a whole configuration as JSON; `file:PATH` are files of the model, which come with it."""
+        """`config` is a whole configuration as JSON; `file:PATH` are files that count instead of the folder's."""
         self._check_control()
-        files = sorted(key for key in parameters if key.startswith("file:"))
-        if files:
-            raise Unsupported(f"{files[0]}: models are loaded from the repository, not from requests")
+        files = files_of(parameters)
         for key, value in parameters.items():
-            if type(value) is not str:
+            if type(value) is not str and not key.startswith("file:"):
                 raise InvalidRequest(f"parameters.{key} is not a string")
         text = parameters.get("config")
-        await self.models.load(name, text)
+        if files and text is None:
+            raise InvalidRequest("files of a model need its configuration with them", "send it as parameters.config")
+        await self.models.load(name, text, files)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:  # noqa: ARG002 - no model depends on another
         self._check_control()

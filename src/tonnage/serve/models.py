@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tonnage.errors import NotFound, TonnageError
 from tonnage.serve.configuration import ModelConfiguration, VersionPolicy
 from tonnage.serve.configuration_file import configuration_of_json, read_configuration
 from tonnage.serve.errors import InvalidRequest, LoadFailed, NoRoom, Unavailable, UnknownThing
+from tonnage.serve.given_files import given_folder
 from tonnage.serve.instance_process import InstancePlace
 from tonnage.serve.memory_limits import Claim, MemoryLimits
 from tonnage.serve.model_states import UNAVAILABLE, UNLOADING, ModelRecord, ModelState, Source
@@ -40,7 +41,7 @@ class Models:
     ) -> None:
         self._repository, self._gpus, self._memory, self._make = repository, gpus, memory, make
         self._models: dict[str, ModelRecord] = {}
-        self._claims: dict[ServedVersion, Claim] = {}
+        self._held: dict[ServedVersion, tuple[ModelFolder, Claim | None]] = {}  # files and memory, until it has ended
         self._retiring: set[asyncio.Task[None]] = set()
         self._changing: set[asyncio.Task[None]] = set()
         self._is_started = False
@@ -116,12 +117,14 @@ class Models:
             model.failed = model.failed or {0: error.message}
             log.error("the model cannot be loaded", extra={"model": name, "reason": error.message})
 
-    async def load(self, name: str, configuration: str | None = None) -> None:
+    async def load(self, name: str, configuration: str | None = None, files: Mapping[str, bytes] | None = None) -> None:
         """Loads what the folder has now. What is new or changed is loaded and warmed beside what runs, then takes its
         place; where that fails what runs goes on, and the error is raised. `configuration` is JSON that counts instead of
-        the folder's file."""
-        self._repository.model(name)  # raises where there is none
-        await self._apart(self._load(name, self._models.setdefault(name, ModelRecord()), configuration))
+        the folder's file, as `files` do instead of all that is in it."""
+        given = await asyncio.to_thread(given_folder, name, files) if files else None
+        if given is None:
+            self._repository.model(name)  # raises where there is none
+        await self._apart(self._load(name, self._models.setdefault(name, ModelRecord()), configuration, given))
 
     async def unload(self, name: str) -> None:
         model = self._models.get(name)
@@ -141,12 +144,13 @@ class Models:
             task.cancel()
         await asyncio.gather(*(version.close() for version in self.all()), *self._retiring, return_exceptions=True)
 
-    async def _load(self, name: str, model: ModelRecord, override: str | None) -> None:
+    async def _load(self, name: str, model: ModelRecord, override: str | None, given: ModelFolder | None) -> None:
         async with model.lock:
             model.is_wanted = True
             model.failed.clear()
             try:
-                model.folder = folder = await asyncio.to_thread(self._repository.model, name)
+                folder = given if given is not None else await asyncio.to_thread(self._repository.model, name)
+                model.folder = folder if given is None else None
                 settings = await asyncio.to_thread(_settings, folder, override)
                 wanted = settings.versions.chosen(list(folder.versions))
                 if not wanted:
@@ -170,6 +174,7 @@ class Models:
         async with model.lock:
             before, model.served = model.served, {}
             model.is_wanted = False
+            model.folder = None
             model.sources.clear()
             model.failed.clear()
             self._let_go(model, before)
@@ -209,7 +214,7 @@ class Models:
             raise
         if claim is not None:
             claim.is_loaded = True
-            self._claims[served] = claim
+        self._held[served] = (folder, claim)
         return served
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -238,7 +243,7 @@ class Models:
             await version.close()
 
     def _release(self, version: ServedVersion) -> None:
-        claim = self._claims.pop(version, None)
+        _, claim = self._held.pop(version, (None, None))
         if claim is not None:
             claim.release()
 

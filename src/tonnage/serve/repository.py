@@ -28,6 +28,7 @@ class ModelFolder:
     versions: dict[int, Path] = field(default_factory=dict)
     stamps: dict[int, Stamp] = field(default_factory=dict)  # by version; 0: the files beside them
     problem: str = ""  # why it cannot be read
+    keeper: object = field(default=None, compare=False, repr=False)  # of files that go with the last who holds this
 
     def check(self) -> None:
         """Raises `InvalidFile` where there is nothing to serve in it."""

@@ -98,13 +98,13 @@ def find_model_file(folder: Path, name: str = "", backend: str = "") -> tuple[st
 
 
 def with_model_file(configuration: ModelConfiguration, folder: Path) -> tuple[ModelConfiguration, Path]:
-    """The configuration with its backend, and the file of the model in a version's folder."""
+    """The configuration with what it leaves out about the file of the model, and that file in a version's folder."""
     backend, path = find_model_file(folder, configuration.file_name, configuration.backend)
     try:
         path.open("rb").close()
     except OSError as error:
         raise InvalidFile(f"{path} cannot be read: {error.strerror}") from None
-    return replace(configuration, backend=backend), path
+    return replace(configuration, backend=backend, file_name=path.name), path
 
 
 def _named_file(folder: Path, name: str, backend: str) -> tuple[str, Path]:
