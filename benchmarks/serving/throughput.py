@@ -179,7 +179,7 @@ def main() -> None:
         ):
             if where:
                 servers[name] = stack.enter_context(start(where, folder / name, found, folder / f"{name}.log"))
-        for load in LOADS:
+        for load in (each for each in LOADS if each.model in options.models):
             for kind in ("binary", "json"):
                 asked = {name: url for name, url in servers.items() if (name, kind) != ("mlserver", "binary")}
                 sent = message(load, found[load.model], kind)
@@ -220,6 +220,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--caffe", type=Path, required=True, help="folder with squeezenet.prototxt and its caffemodel")
     parser.add_argument("--triton", type=Path)
     parser.add_argument("--mlserver", type=Path)
+    parser.add_argument("--models", nargs="+", default=[each.model for each in LOADS])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0)
     return parser.parse_args()

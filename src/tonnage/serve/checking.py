@@ -21,6 +21,7 @@ class Checker:
         self._places = {spec.name: place for place, spec in enumerate(configuration.inputs)}
         self._outputs = {spec.name for spec in configuration.outputs}
         self._first = int(configuration.has_batches)
+        self._reshapes = any(spec.reshape is not None for spec in configuration.inputs)
 
     def check(self, request: Request) -> None:
         """Sets the rows and the key of the request, and puts its inputs into the order of the model."""
@@ -31,13 +32,13 @@ class Checker:
         if len(inputs) > 1:
             inputs.sort(key=lambda tensor: self._places[tensor.name])
         self._check_outputs(request)
-        wanted = () if request.outputs is None else tuple(each.name for each in request.outputs)
+        wanted = () if request.outputs is None else tuple([each.name for each in request.outputs])
         if not self._first:
             request.key = (id(request),)
         else:
             request.rows = self._rows(inputs)
             request.key = (*[(each.name, each.shape[1:]) for each in inputs], wanted)
-        if any(self._inputs[each.name].reshape is not None for each in inputs):
+        if self._reshapes:
             request.inputs = [self._reshaped(each) for each in inputs]
 
     def _check_input(self, tensor: Tensor) -> None:
@@ -47,9 +48,9 @@ class Checker:
             raise InvalidRequest(f"{self._configuration.name} has no input {tensor.name!r}; its inputs are {known}")
         if tensor.datatype != spec.datatype:
             raise InvalidRequest(f"input {tensor.name!r} is {tensor.datatype}; the model takes {spec.datatype}")
-        shape, dims = tensor.shape, spec.dims
-        if len(shape) != len(dims) + self._first or not all(
-            size == dim or dim == -1 for size, dim in zip(shape[self._first :], dims, strict=True)
+        shape = tensor.shape
+        if len(shape) < self._first or (
+            shape[self._first :] != spec.dims and not _fits(shape[self._first :], spec.dims)
         ):
             wanted = self._configuration.shape_of(spec)
             raise InvalidRequest(f"input {tensor.name!r} has the shape {list(shape)}; the model takes {wanted}")
@@ -106,6 +107,10 @@ class Checker:
         if spec.reshape is None:
             return tensor
         return replace(tensor, shape=_other_shape(tensor.shape, self._first, spec.dims, spec.reshape))
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return len(shape) == len(dims) and all(dim in (size, -1) for size, dim in zip(shape, dims, strict=True))
 
 
 def _other_shape(

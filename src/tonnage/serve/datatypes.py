@@ -32,9 +32,9 @@ ITEM_BYTES: dict[str, int] = {name: size for name, (size, _) in _KINDS.items()}
 _NAMES = {np.dtype(kind): name for name, (_, kind) in _KINDS.items() if name not in (BF16, BYTES)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would make each of very many twice as slow to make
 class Tensor:
-    """Bytes with a shape. `data` may be a view into what was received."""
+    """Bytes with a shape. `data` may be a view into what was received. Nobody changes one."""
 
     name: str
     datatype: str

@@ -176,6 +176,7 @@ class HttpConnection(asyncio.Protocol):
         if request is not self._current or transport.is_closing():
             return
         self._current = None
+        request.inference = None  # which refers to its answer and so to this: no work for the garbage collector
         size = len(request.body)
         self._held -= size
         server.held_bytes -= size

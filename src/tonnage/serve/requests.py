@@ -21,7 +21,7 @@ class Holder(Protocol):
     def cancel(self, request: Request) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestedOutput:
     """`classes` asks for the names of the best so many instead of the scores."""
 
@@ -60,7 +60,7 @@ class Request:
             self.holder.cancel(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Response:
     """The outputs in the order of the model's configuration, or as they were asked for."""
 

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from tonnage.serve.datatypes import BF16, BYTES, DATATYPES, DTYPES, Tensor, as_array, join_strings
@@ -20,6 +21,7 @@ _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _MOST_AXES = 32
 _PARAMETER_KINDS = (bool, int, str, float)
 _MOST_ELEMENTS = 1 << 40
+_NUMBERS = {float, int}
 
 
 @dataclass(slots=True)
@@ -89,6 +91,11 @@ class RestCodec:
             document["parameters"] = dict(response.parameters)
         document["outputs"] = described
         head = orjson.dumps(document, option=_NUMPY)
+        if b"null" in head:  # perhaps a number that JSON does not have
+            for one in described:
+                if isinstance(one.get("data"), np.ndarray):
+                    one["data"] = _with_nan(one["data"])
+            head = orjson.dumps(document, option=_NUMPY)
         if not binary:
             return {"Content-Type": "application/json"}, [head]
         headers = {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))}
@@ -206,7 +213,7 @@ def _json_bytes(data: Any, datatype: str, shape: tuple[int, ...], where: str) ->
             raise InvalidRequest(f"{where}.data has values that are neither true nor false, which BOOL are")
         return bytes(flat)
     if datatype in ("FP32", "FP64"):
-        if kinds - {float, int}:
+        if not kinds <= _NUMBERS:
             raise InvalidRequest(f"{where}.data has values that are not numbers, which {datatype} are")
         return np.array(flat, DTYPES[datatype]).tobytes()
     if datatype in ("FP16", BF16):
@@ -248,10 +255,13 @@ def _json_values(tensor: Tensor) -> Any:
         raise InvalidRequest(
             f"output {tensor.name} is {tensor.datatype}, which has no form in JSON: ask for binary data"
         )
-    array = np.frombuffer(tensor.data, DTYPES[tensor.datatype])
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        return orjson.Fragment(json.dumps(array.tolist()))  # with NaN and Infinity, as Triton and its clients have it
-    return array
+    return np.frombuffer(tensor.data, DTYPES[tensor.datatype])
+
+
+def _with_nan(array: npt.NDArray[Any]) -> Any:
+    """With NaN and Infinity, as Triton and its clients have it, where orjson would write null."""
+    is_odd = array.dtype.kind == "f" and not np.isfinite(array).all()
+    return orjson.Fragment(json.dumps(array.tolist())) if is_odd else array
 
 
 def _typed(value: Any, kind: type, where: str) -> Any:

@@ -11,7 +11,7 @@ def tensors_of(batch: Batch) -> tuple[list[TurnTensor], tuple[str, ...]]:
     """The inputs of all requests behind each other, and the names of the outputs that they want; none: all."""
     requests = batch.requests
     first = requests[0]
-    wanted = () if first.outputs is None else tuple(each.name for each in first.outputs)
+    wanted = () if first.outputs is None else tuple([each.name for each in first.outputs])
     if len(requests) == 1:
         return [(each.name, each.datatype, each.shape, (each.data,)) for each in first.inputs], wanted
     return [
