@@ -3,7 +3,7 @@
     python caffe_cpu.py [FOLDER ...] [--zoo] [--only NAME ...] [--threads 1 2] [--repeats 30] [--batch 1] [--output ROWS.jsonl]
 
 A FOLDER holds pairs NAME.prototxt and NAME.caffemodel; `--zoo` adds the classic networks of zoo.py with random weights.
-Both readers run the same images in one process, turn by turn, with the same number of threads. Medians and minima are told,
+Both readers run the same images in one process, five in a row and turn by turn, with the same number of threads. Medians and minima are told,
 and the largest difference between the outputs as a part of their largest number, or of 1. Needs opencv-python-headless 4.
 """
 
@@ -25,7 +25,7 @@ import zoo
 
 from tonnage.program.caffe import load
 
-WARM_UPS = 3
+WARM_UPS, IN_A_ROW = 2, 5  # threads of the other reader still spin when one begins
 MOST_SECONDS = 20.0  # for one network and number of threads
 SIZES = {"det1": (1, 3, 240, 320)}  # a fully convolutional network: its prototxt names the smallest image
 HEAD = "network          input            threads   ours, ms  OpenCV, ms   ratio  of minima  difference  runs"
@@ -87,13 +87,15 @@ def compared(prototxt: Path, batch: int, repeats: int, threads: int) -> dict[str
     difference = max(_difference(a, b) for a, b in zip(ours(), theirs(), strict=True))
     seconds: dict[str, list[float]] = {"ours": [], "opencv": []}
     deadline = time.perf_counter() + MOST_SECONDS
-    for turn in range(WARM_UPS + repeats):
+    for turn in range(-(-repeats // IN_A_ROW)):
         for key, run in (("ours", ours), ("opencv", theirs)):
-            start = time.perf_counter()
-            run()
-            if turn >= WARM_UPS:
+            for _ in range(WARM_UPS):
+                run()
+            for _ in range(IN_A_ROW):
+                start = time.perf_counter()
+                run()
                 seconds[key].append(time.perf_counter() - start)
-        if turn > WARM_UPS + 2 and time.perf_counter() > deadline:
+        if turn and time.perf_counter() > deadline:
             break
     (mine, least), (other, its_least) = ((median(each) * 1e3, min(each) * 1e3) for each in seconds.values())
     return {

@@ -1,9 +1,10 @@
 """Ways to run a network on a processor that are faster than layer by layer: graphs of oneDNN, which TorchScript makes,
-and onnxruntime.
+onnxruntime and OpenVINO.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -72,12 +73,10 @@ def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> R
         import onnxruntime
     except ModuleNotFoundError:
         raise MissingDependency("onnxruntime is not installed") from None
-    if sum(each.nbytes for arrays in weights.values() for each in arrays) > _MOST_MODEL_BYTES - 2**20:
-        raise UsageError("its weights do not fit into a message of ONNX")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4
-    message = onnx_model(network, weights, free_batch=free_batch, for_speed=True).SerializeToString()
+    message = _message(network, weights, free_batch=free_batch, for_speed=True)
     try:
         session = onnxruntime.InferenceSession(message, options, ["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for everything that can be wrong
@@ -89,3 +88,38 @@ def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> R
         return tuple(torch.from_numpy(each) for each in session.run(None, given))
 
     return run
+
+
+def by_openvino(network: Network, weights: Weights) -> Run:
+    """For inputs of the network's shapes. Raises `MissingDependency` without OpenVINO, and `UsageError` or `InvalidFile`
+    where it cannot run the network."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # not even imported: nothing is reported
+    try:
+        import openvino
+    except ImportError:
+        raise MissingDependency("openvino is not installed") from None
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "INFERENCE_PRECISION_HINT": "f32",
+    }  # fmt: skip
+    core = openvino.Core()
+    try:
+        # Written plainly: what makes onnxruntime fast hides from OpenVINO what it could do at once.
+        message = _message(network, weights, free_batch=False, for_speed=False)
+        model = core.compile_model(core.read_model(message), "CPU", settings)
+    except RuntimeError as error:
+        raise UsageError(f"openvino: {' '.join(str(error).split())[:500]}") from error
+    request = model.create_infer_request()
+
+    def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        found = request.infer([each.contiguous().numpy() for each in inputs], share_inputs=True)
+        return tuple(torch.from_numpy(found[port]) for port in model.outputs)
+
+    return run
+
+
+def _message(network: Network, weights: Weights, *, free_batch: bool, for_speed: bool) -> bytes:
+    if sum(each.nbytes for arrays in weights.values() for each in arrays) > _MOST_MODEL_BYTES - 2**20:
+        raise UsageError("its weights do not fit into a message of ONNX")
+    message: bytes = onnx_model(network, weights, free_batch=free_batch, for_speed=for_speed).SerializeToString()
+    return message
