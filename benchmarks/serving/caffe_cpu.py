@@ -4,7 +4,8 @@
 
 A FOLDER holds pairs NAME.prototxt and NAME.caffemodel; `--zoo` adds the classic networks of zoo.py with random weights.
 Both readers run the same images in one process, five in a row and turn by turn, with the same number of threads. Medians and minima are told,
-and the largest difference between the outputs as a part of their largest number, or of 1. Needs opencv-python-headless 4.
+and the largest difference between the outputs as a part of their largest number, or of 1. The bound is the time of all
+multiplications and additions at the speed of a product of large matrices; only Winograd's method can be below it. Needs opencv-python-headless 4.
 """
 
 import argparse
@@ -22,15 +23,18 @@ import cv2
 import numpy as np
 import torch
 import zoo
+from torch.utils.flop_counter import FlopCounterMode
 
 from tonnage.program.caffe import load
 
 WARM_UPS, IN_A_ROW = 2, 5  # threads of the other reader still spin when one begins
 MOST_SECONDS = 20.0  # for one network and number of threads
 SIZES = {"det1": (1, 3, 240, 320)}  # a fully convolutional network: its prototxt names the smallest image
-HEAD = "network          input            threads   ours, ms  OpenCV, ms   ratio  of minima  difference  runs"
+HEAD = (
+    "network          input            threads   ours, ms  OpenCV, ms  bound, ms   ratio  of minima  difference  runs"
+)
 LINE = (
-    "{model:16} {shape:16} {threads:7} {ours_ms:10.2f} {opencv_ms:11.2f} {ratio:7.2f} {minimum_ratio:10.2f} "
+    "{model:16} {shape:16} {threads:7} {ours_ms:10.2f} {opencv_ms:11.2f} {bound_ms:10.2f} {ratio:7.2f} {minimum_ratio:10.2f} "
     "{difference:11.1e}  {way}"
 )
 
@@ -97,13 +101,33 @@ def compared(prototxt: Path, batch: int, repeats: int, threads: int) -> dict[str
                 seconds[key].append(time.perf_counter() - start)
         if turn and time.perf_counter() > deadline:
             break
+    bound = _operations(prototxt, shape) / _peak()
     (mine, least), (other, its_least) = ((median(each) * 1e3, min(each) * 1e3) for each in seconds.values())
     return {
         "model": prototxt.stem, "shape": "x".join(map(str, shape)), "batch": batch, "threads": threads, "way": way,
         "repeats": len(seconds["ours"]), "ours_ms": mine, "opencv_ms": other, "ratio": other / mine,
         "ours_minimum_ms": least, "opencv_minimum_ms": its_least, "minimum_ratio": its_least / least,
-        "difference": difference,
+        "bound_ms": bound * 1e3, "difference": difference,
     }  # fmt: skip
+
+
+def _operations(prototxt: Path, shape: tuple[int, ...]) -> float:
+    """Multiplications and additions of the layers, each as Caffe defines it."""
+    model = load(prototxt, prototxt.with_suffix(".caffemodel"), shapes={next(iter(load(prototxt).inputs)): shape})
+    with FlopCounterMode(display=False) as counter:
+        model.run({name: np.zeros(size, np.float32) for name, size in model.inputs.items()})
+    return float(counter.get_total_flops())
+
+
+def _peak() -> float:
+    """Operations a second of a product of matrices, with the same threads."""
+    one, two = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    seconds = []
+    for _ in range(20):
+        start = time.perf_counter()
+        one @ two
+        seconds.append(time.perf_counter() - start)
+    return 2 * 1024**3 / min(seconds)
 
 
 Reader = Callable[[], list[np.ndarray]]
