@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from browsing import launched
+from tonnage.program.no_telemetry import keep_quiet
 
+keep_quiet()
 # Folders whose tests start servers and clusters, those that take longest first.
 RIGS = ("planning", "engines", "stages", "serve", "service", "store", "cli")
 

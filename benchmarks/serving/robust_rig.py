@@ -33,13 +33,19 @@ class Rig:
         return int(self.addresses[what].removesuffix("/metrics").rpartition(":")[2])
 
     @property
+    def nurseries(self) -> list[psutil.Process]:
+        """The processes that start instances."""
+        return _living(psutil.Process(self.process.pid))
+
+    @property
     def instances(self) -> list[psutil.Process]:
-        return [each for each in psutil.Process(self.process.pid).children() if each.status() != psutil.STATUS_ZOMBIE]
+        return [each for nursery in self.nurseries for each in _living(nursery)]
 
     @property
     def used_bytes(self) -> int:
-        """Of the server and its instances, without what they share with others."""
-        return sum(each.memory_full_info().uss for each in (psutil.Process(self.process.pid), *self.instances))
+        """Of the server and its instances, each with its part of what they share."""
+        own = psutil.Process(self.process.pid)
+        return sum(each.memory_full_info().pss for each in (own, *self.nurseries, *self.instances))
 
     def loaded(self) -> int:
         """How many instances have their model, of all models."""
@@ -50,6 +56,13 @@ class Rig:
     def stop(self, seconds: float = 90.0) -> int:
         self.process.terminate()
         return self.process.wait(seconds)
+
+
+def _living(parent: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [each for each in parent.children() if each.status() != psutil.STATUS_ZOMBIE]
+    except psutil.NoSuchProcess:
+        return []
 
 
 @contextmanager

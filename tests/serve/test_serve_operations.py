@@ -104,10 +104,10 @@ def test_no_instance_outlives_a_server_that_is_killed(rig: Rig) -> None:
 def test_sigterm_while_models_are_loaded_ends_with_0(models: Path) -> None:
     with serving(models, wait=False) as rig:
         wait_for(lambda: rig.process.poll() is not None or psutil.Process(rig.process.pid).children())
-        instances = rig.instances
+        started = psutil.Process(rig.process.pid).children(recursive=True)
         assert rig.stop(30) == 0
-        assert instances
-        assert gone(instances)
+        assert started
+        assert gone(started)
 
 
 def test_probes_are_answered_while_models_are_loaded(models: Path) -> None:
@@ -210,6 +210,19 @@ def test_a_configuration_with_very_many_labels_reaches_its_instance(tmp_path: Pa
         assert answer["outputs"][0]["data"] == ["2.000000:0:label number 0"]
 
 
+def test_instances_come_back_when_the_process_that_starts_them_is_killed(rig: Rig) -> None:
+    later = Later(rig, LONG)
+    wait_for(lambda: busy(rig))
+    before, nurseries = rig.instances, rig.nurseries
+    for nursery in nurseries:
+        nursery.kill()
+    later.join()
+    assert later.answer[0] == 200
+    assert gone([*before, *nurseries])
+    wait_for(lambda: len(rig.instances) == 2)
+    assert infer(rig, "add", add(1.0))[0] == 200
+
+
 def test_nothing_is_left_open_after_many_deaths(rig: Rig) -> None:
     server = psutil.Process(rig.process.pid)
     open_before = 0
@@ -223,7 +236,7 @@ def test_nothing_is_left_open_after_many_deaths(rig: Rig) -> None:
             wait_for(lambda: not connections(server))
             open_before = server.num_fds()
     wait_for(lambda: server.num_fds() <= open_before)
-    assert not [each for each in server.children() if each.status() == psutil.STATUS_ZOMBIE]
+    assert not [each for each in server.children(recursive=True) if each.status() == psutil.STATUS_ZOMBIE]
 
 
 def connections(server: psutil.Process) -> list[Any]:

@@ -79,6 +79,9 @@ def test_reloads_under_load_lose_and_mix_nothing(tmp_path: Path) -> None:
                 save_sum(file, factor=factor)
                 await server.models.load("m")
                 assert (await infer(server, "m", {"a": ROW, "b": ROW * 0}))[0, 0] == factor
+                async with asyncio.timeout(30):
+                    while factor not in seen:
+                        await asyncio.sleep(0.01)
             is_over = True
             await asyncio.gather(*clients)
             assert set(seen) == {1.0, 2.0, 4.0, 8.0}

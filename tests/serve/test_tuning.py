@@ -22,6 +22,10 @@ class FakeBench:
         self.measured: list[ModelConfiguration] = []
         self.clients: list[int] = []
         self.problem: TonnageError | None = None
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def learn(self, configuration: ModelConfiguration) -> ModelConfiguration:
         if self.problem is not None:

@@ -1,6 +1,6 @@
 """An instance: a process of its own with one model, which runs what the server puts into its arena.
 
-`start_instance` starts it. It ends when the server's end of the socket is closed.
+A nursery starts it. It ends when the server's end of the socket is closed.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class InstancePool:
         places: Sequence[InstancePlace],
         make_order: Callable[[InstancePlace], LoadOrder],
         run_seconds: float,
-        make: MakeInstance = InstanceProcess,
+        make: MakeInstance,
     ) -> None:
         self.all: set[InstanceProcess] = set()
         self.idle: list[InstanceProcess] = []

@@ -7,8 +7,6 @@ import logging
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +14,7 @@ from typing import Any, TypeAlias
 from tonnage.errors import InvalidFile, Unreachable
 from tonnage.serve.arena import LARGE_BYTES, SMALL_TURNS, Arena, aligned, roomy
 from tonnage.serve.configuration import ModelConfiguration
+from tonnage.serve.nursery import Child, Nurseries
 from tonnage.serve.runtimes import PACKAGES, LoadOrder
 from tonnage.serve.wire import DONE, FAILED, INPUTS, LOAD, OUTPUTS, READY, RUN, Channel, Placed
 
@@ -58,9 +57,12 @@ class InstanceProcess:
         on_done: Callable[[InstanceProcess, Turn | TurnFailed], None],
         on_end: Callable[[InstanceProcess], None],
         place: InstancePlace,
+        nurseries: Nurseries,
     ) -> None:
         self.order = order
         self.place = place
+        self._nurseries = nurseries
+        self._process: Child | None = None  # once it is started
         self.turn: Any = None  # what it is busy with, in the words of its owner
         self.since = 0.0  # when that began, by its owner's clock
         self._on_done, self._on_end = on_done, on_end
@@ -72,20 +74,14 @@ class InstanceProcess:
         self._turns = 0
         self._is_started = False
         self.is_closed = False
-        self._channel, theirs = Channel.pair()
+        self._channel, self._theirs = Channel.pair()
         self._channel.socket.setblocking(False)
-        try:
-            self._process = self._spawn(theirs.fileno())
-        except BaseException:
-            self._channel.close()
-            raise
-        finally:
-            theirs.close()
         self._loop.add_reader(self._channel.socket.fileno(), self._readable)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        """0 before there is a process."""
+        return self._process.pid if self._process is not None else 0
 
     @property
     def has_worked(self) -> bool:
@@ -96,8 +92,10 @@ class InstanceProcess:
         """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable`
         where it died or took too long."""
         try:
-            self._channel.send((LOAD, pickle.dumps(self.order)))
-            configuration = await asyncio.wait_for(self._loaded, seconds)
+            async with asyncio.timeout(seconds):
+                await self._spawn()
+                self._channel.send((LOAD, pickle.dumps(self.order)))
+                configuration = await self._loaded
             if self.is_closed:
                 raise self._death()
         except TimeoutError:
@@ -113,7 +111,6 @@ class InstanceProcess:
         """Nobody waits for this one any more, so it ends now, in the middle of whatever it does."""
         self.close()
         self.kill()
-        self._loop.run_in_executor(None, self._process.wait)
 
     def run(self, tensors: list[TurnTensor], wanted: tuple[str, ...]) -> None:
         """One turn; `on_done` tells what came of it. Raises `BrokenPipeError` or the like where the process is gone."""
@@ -142,35 +139,34 @@ class InstanceProcess:
         self.is_closed = True
         self._loop.remove_reader(self._channel.socket.fileno())
         self._channel.close()
+        self._theirs.close()
         for arena in (self._inputs, self._outputs):
             if arena is not None:
                 arena.close()
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
 
     async def reap(self, seconds: float = 5.0) -> str:
         """Waits for the end of the process, and tells how it ended."""
-        deadline = self._loop.time() + seconds
-        while self._process.poll() is None:
-            if self._loop.time() > deadline:
-                self.kill()
-            await asyncio.sleep(0.02)
-        code = self._process.returncode
+        if self._process is None:
+            return "never started"
+        try:
+            code = await asyncio.wait_for(self._process.wait(), seconds)
+        except TimeoutError:
+            self.kill()
+            code = await self._process.wait()
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
-    def _spawn(self, descriptor: int) -> subprocess.Popen[bytes]:
+    async def _spawn(self) -> None:
         threads = str(self.order.threads)
-        environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        environment = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         if self.place.gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = str(self.place.gpu)
         package = PACKAGES.get(self.order.backend, "numpy")
-        command = [sys.executable, "-m", "tonnage.serve.start_instance", str(descriptor), str(os.getpid()), package]
-        return subprocess.Popen(
-            command, pass_fds=[descriptor], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment,
-            start_new_session=True,  # a Ctrl-C is for the server
-        )  # fmt: skip
+        with self._theirs:
+            self._process = await self._nurseries.start(package, self._theirs.fileno(), environment)
 
     def _is_wasteful(self, arena: Arena, size: int) -> bool:
         """A large arena that only one request has needed does not stay for ever."""

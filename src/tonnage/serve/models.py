@@ -35,9 +35,9 @@ class Models:
         self,
         repository: Repository,
         *,
+        make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion],
         gpus: tuple[int, ...] = (),
         memory: MemoryLimits | None = None,
-        make: Callable[[ModelConfiguration, int, str, Path, list[InstancePlace]], ServedVersion] = ServedVersion,
     ) -> None:
         self._repository, self._gpus, self._memory, self._make = repository, gpus, memory, make
         self._models: dict[str, ModelRecord] = {}

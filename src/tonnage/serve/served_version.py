@@ -39,8 +39,8 @@ class ServedVersion:
         path: Path,
         places: list[InstancePlace],
         *,
+        make_instance: MakeInstance,
         budget: Budget | None = None,
-        make_instance: MakeInstance = InstanceProcess,
     ) -> None:
         self.configuration, self.version = configuration, str(version)
         self.statistics = Statistics()

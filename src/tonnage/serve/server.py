@@ -21,9 +21,11 @@ from tonnage.serve.data_plane import DataPlane
 from tonnage.serve.grpc_service import GrpcService, start_grpc
 from tonnage.serve.http_messages import HttpLimits
 from tonnage.serve.http_server import HttpServer
+from tonnage.serve.instance_process import InstanceProcess
 from tonnage.serve.memory_limits import MemoryLimits
 from tonnage.serve.metrics_port import MetricsPort
 from tonnage.serve.models import Models
+from tonnage.serve.nursery import Nurseries
 from tonnage.serve.polling import Poller
 from tonnage.serve.repository import Repository
 from tonnage.serve.request_log import RequestLog
@@ -77,7 +79,10 @@ class Server:
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
         self.repository = Repository(options.repository)
-        make = partial(ServedVersion, budget=Budget(options.limits.most_held_bytes))
+        self._nurseries = Nurseries()
+        make_instance = partial(InstanceProcess, nurseries=self._nurseries)
+        budget = Budget(options.limits.most_held_bytes)
+        make = partial(ServedVersion, make_instance=make_instance, budget=budget)
         memory = MemoryLimits(limit_bytes=options.memory_limit_bytes)
         self.models = Models(self.repository, gpus=options.gpus, memory=memory, make=make)
         self.plane = DataPlane(self.models, is_starting=True, is_explicit=options.control is Control.EXPLICIT)
@@ -131,6 +136,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         await self.models.close()
+        await self._nurseries.close()
         await self._stop_grpc(0)
         self._http.abort()
         self._metrics.abort()

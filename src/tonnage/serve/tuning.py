@@ -36,6 +36,8 @@ class Bench(Protocol):
 
     async def measure(self, configuration: ModelConfiguration, clients: int) -> Measured: ...
 
+    async def close(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -72,7 +74,21 @@ async def tune(
     most_p99_seconds: float | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Tuned:
-    """Tries all combinations. Raises what the bench raises where the model cannot even be loaded."""
+    """Tries all combinations, and closes the bench. Raises what the bench raises where the model cannot even be loaded."""
+    try:
+        return await _tuned(base, bench, instances, batches, most_p99_seconds, progress)
+    finally:
+        await bench.close()
+
+
+async def _tuned(
+    base: ModelConfiguration,
+    bench: Bench,
+    instances: Sequence[int],
+    batches: Sequence[int],
+    most_p99_seconds: float | None,
+    progress: Callable[[str], None],
+) -> Tuned:
     progress(f"{base.name}: loading")
     whole = await bench.learn(base)
     before = replace(base, max_batch_size=whole.max_batch_size, backend=whole.backend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from tonnage.errors import UsageError
 from tonnage.serve.configuration import ModelConfiguration, TensorSpec
 from tonnage.serve.datatypes import BYTES, DTYPES, Tensor, as_bytes, join_strings
 from tonnage.serve.errors import ServingError
+from tonnage.serve.instance_process import InstanceProcess
+from tonnage.serve.nursery import Nurseries
 from tonnage.serve.places import places_of
 from tonnage.serve.repository import ModelFolder
 from tonnage.serve.requests import Answer, Request, now
@@ -33,6 +36,7 @@ class ModelBench:
     seconds: float
     gpus: tuple[int, ...] = ()
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    _nurseries: Nurseries = field(default_factory=Nurseries)
 
     async def learn(self, configuration: ModelConfiguration) -> ModelConfiguration:
         version = self._version(replace(configuration, groups=(replace(configuration.groups[0], count=1),)))
@@ -61,7 +65,12 @@ class ModelBench:
         if not chosen:
             raise UsageError(f"{self.folder.path} has no version that its configuration asks for")
         settings, path = with_model_file(configuration, self.folder.versions[chosen[-1]])
-        return ServedVersion(settings, chosen[-1], settings.backend, path, places_of(settings, self.gpus))
+        make = partial(InstanceProcess, nurseries=self._nurseries)
+        places = places_of(settings, self.gpus)
+        return ServedVersion(settings, chosen[-1], settings.backend, path, places, make_instance=make)
+
+    async def close(self) -> None:
+        await self._nurseries.close()
 
 
 class _Load:

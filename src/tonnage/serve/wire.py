@@ -1,4 +1,4 @@
-"""What a server and an instance say to each other over a socket that keeps messages apart.
+"""What a server and an instance, or a nursery, say to each other over a socket that keeps messages apart.
 
 Tensors are in the arenas; a message says where. Both ends are the same program on the same machine, so Python's own
 fast format for plain values is used, and it never reads what a client sent.
@@ -15,6 +15,9 @@ from typing import Any, TypeAlias
 # LOAD: what to load, from the server. READY: what it is, from the instance. RUN and DONE: one turn. INPUTS and OUTPUTS:
 # a new arena comes with its descriptor. FAILED: the model cannot be loaded.
 LOAD, READY, RUN, DONE, INPUTS, OUTPUTS, FAILED = range(7)
+# To a nursery, START: an instance with the descriptor of its socket. From it, STARTED: its process id and a descriptor of
+# it, or why there is none. ENDED: its exit code.
+START, STARTED, ENDED = range(3)
 _MOST_BYTES = 1 << 16  # of one message; a longer one, such as a configuration with many labels, comes as a file
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4)
 

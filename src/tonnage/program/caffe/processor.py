@@ -4,7 +4,6 @@ onnxruntime and OpenVINO.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from tonnage.errors import MissingDependency, UsageError
 from tonnage.program.caffe.folding import Weights
 from tonnage.program.caffe.network import Network
 from tonnage.program.caffe.onnx_export import onnx_model
+from tonnage.program.no_telemetry import keep_quiet
 
 Run: TypeAlias = Callable[..., tuple[Tensor, ...]]
 _WARM_UPS = 3  # the first two show TorchScript what it runs, and the third compiles
@@ -69,6 +69,7 @@ def compiled(module: nn.Module, examples: tuple[Tensor, ...]) -> Run:
 
 def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> Run:
     """Raises `MissingDependency` without onnxruntime, and `UsageError` or `InvalidFile` where it cannot run the network."""
+    keep_quiet()
     try:
         import onnxruntime
     except ModuleNotFoundError:
@@ -93,7 +94,7 @@ def by_onnxruntime(network: Network, weights: Weights, *, free_batch: bool) -> R
 def by_openvino(network: Network, weights: Weights) -> Run:
     """For inputs of the network's shapes. Raises `MissingDependency` without OpenVINO, and `UsageError` or `InvalidFile`
     where it cannot run the network."""
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # not even imported: nothing is reported
+    keep_quiet()
     try:
         import openvino
     except ImportError:

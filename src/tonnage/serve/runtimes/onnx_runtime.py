@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.errors import InvalidFile, MissingDependency, UsageError
+from tonnage.program.no_telemetry import keep_quiet
 from tonnage.serve.configuration import TensorSpec
 from tonnage.serve.datatypes import BF16, BYTES, as_array, rounded_to_bf16
 from tonnage.serve.runtimes import Arrays, LoadOrder, sentence, shares_first_axis
@@ -76,6 +77,7 @@ def load(order: LoadOrder) -> OnnxRuntime:
 
 
 def _session(path: Path, order: LoadOrder) -> Any:
+    keep_quiet()
     try:
         import onnxruntime
     except ModuleNotFoundError:
