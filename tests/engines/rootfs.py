@@ -16,7 +16,7 @@ IMAGE = f"localhost/tonnage-test-python:{os.getpid()}"
 # What no program of the tests imports, and what makes most of the size.
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|pydoc_data|site-packages|dist-packages"
-    r"|config-[^/]*|distutils|sqlite3)(/|$)|\.(a|pyc)$"
+    r"|config-[^/]*|distutils|sqlite3|EXTERNALLY-MANAGED)(/|$)|\.(a|pyc)$"
 )
 
 

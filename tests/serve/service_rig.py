@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -35,7 +34,11 @@ PACKAGES = (
     "typer", "rich", "pydantic", "numpy", "PyYAML", "platformdirs", "nvidia-ml-py", "psutil", "grpcio", "httptools",
     "onnxruntime", "orjson", "protobuf", "uvloop",
 )  # fmt: skip
-_INSTALLED = sysconfig.get_paths(vars={"base": sys.base_prefix, "platbase": sys.base_prefix})["purelib"]
+# Where the Python of the image looks, which is that of the virtual environment; Debian's has a place of its own.
+_INSTALLED = subprocess.run(
+    [Path(sys.executable).resolve(), "-I", "-c", "import site; print(site.getsitepackages()[0])"],
+    capture_output=True, text=True, check=True,
+).stdout.strip()  # fmt: skip
 
 __all__ = ["podman", "serve_image"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_server import Rig, add, ask, infer, serving, write_models
+from real_server import Rig, add, ask, infer, serving, wait_for, write_models
 
 grpc = pytest.importorskip("grpc")
 pytestmark = pytest.mark.slow
@@ -104,10 +104,9 @@ def test_grpc_needs_the_same_tokens(guarded: Rig, token: str, code: str) -> None
 def test_the_log_has_requests_with_ids_and_no_tokens(guarded: Rig) -> None:
     infer(guarded, "add", {**add(1.0), "id": "my-request"}, token=TOKEN)
     infer(guarded, "add", {**add(1.0), "id": "my-request"}, token="some-other-token-of-mine")
+    for told in ("request=my-request", "status=200", "status=401"):  # a thread reads it
+        wait_for(lambda told=told: any(told in line for line in guarded.log))
     log = "\n".join(guarded.log)
-    assert "request=my-request" in log
-    assert "status=200" in log
-    assert "status=401" in log
     assert "client=owner" in log
     assert not any(token in log for token in (TOKEN, READER, "some-other-token"))
 
