@@ -176,12 +176,12 @@ class HttpConnection(asyncio.Protocol):
         if request is not self._current or transport.is_closing():
             return
         self._current = None
-        request.inference = None  # which refers to its answer and so to this: no work for the garbage collector
         size = len(request.body)
         self._held -= size
         server.held_bytes -= size
         if status >= 400 or server.log.every:
             headers = server.log.http(request, status, headers, parts)
+        request.inference = None  # which refers to its answer and so to this: no work for the garbage collector
         keeps = self._keeps and not (server.is_draining and not self._waiting and not self._in_request)
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         if not keeps:

@@ -75,7 +75,7 @@ def _experiments(seen: Seen) -> list[tuple[str, tuple[Pair, ...]]]:
 
 
 def _try(agents: Mapping[str, AsksAgent], pairs: Sequence[Pair], effort: Effort) -> float | None:
-    """The sum of their bandwidths, the median of some repeats; None where an agent fails."""
+    """The sum of their bandwidths, the median of those repeats in which no agent fails; None where there is none."""
     sums, seconds = [], effort.transfer_seconds * _LONGER
     with ThreadPoolExecutor(len(pairs)) as pool:
         for _ in range(min(effort.repeats, _MOST_REPEATS)):
@@ -83,5 +83,5 @@ def _try(agents: Mapping[str, AsksAgent], pairs: Sequence[Pair], effort: Effort)
                 found = pool.map(lambda pair: agents[pair[0]].send(agents[pair[1]].address, seconds, 1), pairs)
                 sums.append(sum(transfer.bytes_second for transfer in found))
             except TonnageError:
-                return None
-    return median(sums)
+                continue
+    return median(sums) if sums else None
