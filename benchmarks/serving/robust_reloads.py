@@ -16,6 +16,7 @@ _TURNS = 5
 _CAPACITY_SECONDS = 3.0
 _LOAD = 0.8
 _MOST_RATIO = 1.3
+_PAUSE_SECONDS = 0.2  # after each reload; a server that does nothing but load is another question
 
 
 def reloads(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -38,7 +39,7 @@ async def _measured(folder: Path, rig: Rig, options: argparse.Namespace) -> dict
     wrong = sum(count for load in (quiet, busy) for kind, count in load.outcomes.items() if kind != "right")
     ratio = busy.percentile(0.99) / quiet.percentile(0.99)
     return {
-        "reloads": options.reloads, "processes": len(processes), "requests a second at most": round(capacity),
+        "reloads": options.reloads, "pause, s": _PAUSE_SECONDS, "processes": len(processes), "requests a second at most": round(capacity),
         "requests without": len(quiet.sent), "requests with": len(busy.sent), "not right": wrong,
         "median without, ms": round(1e3 * quiet.percentile(0.5), 2), "median with, ms": round(1e3 * busy.percentile(0.5), 2),
         "p99 without, ms": round(1e3 * quiet.percentile(0.99), 2), "p99 with, ms": round(1e3 * busy.percentile(0.99), 2),
@@ -86,4 +87,5 @@ async def _reload(folder: Path, rig: Rig, count: int, processes: set[int]) -> No
         if answer.status != 200:
             raise RuntimeError(f"the model was not loaded: {answer.body!r}")
         processes |= {each.pid for each in rig.instances}
+        await asyncio.sleep(_PAUSE_SECONDS)
     connection.close()

@@ -11,7 +11,7 @@ from tonnage.errors import Unreachable
 from tonnage.serve.budget import Budget
 from tonnage.serve.configuration import Batching, ModelConfiguration, TensorSpec
 from tonnage.serve.datatypes import Tensor
-from tonnage.serve.instance_process import InstancePlace, Turn, TurnFailed
+from tonnage.serve.instance_process import Died, InstancePlace, Turn, TurnFailed
 from tonnage.serve.requests import Answer, Request, now
 from tonnage.serve.served_version import ServedVersion
 
@@ -32,6 +32,10 @@ class FakeInstance:
 
     async def start(self, seconds: float) -> ModelConfiguration:  # noqa: ARG002 - as the real one
         await asyncio.sleep(0)
+        if self._factory.deaths:
+            self._factory.deaths -= 1
+            self.is_closed = True
+            raise Died("it died while it loaded the model")
         if self._factory.problem:
             self.is_closed = True
             raise Unreachable(self._factory.problem)
@@ -74,6 +78,7 @@ class FakeInstances:
     def __init__(self) -> None:
         self.made: list[FakeInstance] = []
         self.problem = ""  # why no more can be started
+        self.deaths = 0  # how many die while they load the model
         self.refusal: Exception | None = None  # what giving them work raises
 
     def __call__(self, order: Any, *, on_done: Any, on_end: Any, place: InstancePlace) -> Any:

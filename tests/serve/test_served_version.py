@@ -356,6 +356,22 @@ def test_who_waits_is_told_when_no_instance_can_be_started(monkeypatch: pytest.M
     run(test)
 
 
+def test_an_instance_that_is_killed_while_it_loads_is_tried_once_more() -> None:
+    async def check(instances: FakeInstances) -> None:
+        instances.deaths = 1
+        version = served(instances, configuration())
+        await version.load()
+        assert (len(instances.made), len(instances.alive), version.restarts) == (2, 1, 0)
+        await version.close()
+
+        instances.deaths = 2
+        with pytest.raises(Unreachable, match="died while it loaded"):
+            await served(instances, configuration()).load()
+        assert instances.alive == []
+
+    run(check)
+
+
 def test_where_one_instance_cannot_load_none_is_left() -> None:
     async def test(instances: FakeInstances) -> None:
         instances.problem = "no such operator"

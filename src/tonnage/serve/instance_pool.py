@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from tonnage.errors import InvalidFile, TonnageError
 from tonnage.serve.configuration import ModelConfiguration
-from tonnage.serve.instance_process import InstancePlace, InstanceProcess, Turn, TurnFailed
+from tonnage.serve.instance_process import Died, InstancePlace, InstanceProcess, Turn, TurnFailed
 from tonnage.serve.requests import now
 from tonnage.serve.runtimes import LoadOrder
 
@@ -107,6 +107,13 @@ class InstancePool:
     # -- birth --------------------------------------------------------------------------------------------------------
 
     async def _add(self, place: InstancePlace) -> ModelConfiguration:
+        """One that dies while it loads the model may have been killed, so another one tries."""
+        try:
+            return await self._add_one(place)
+        except Died:
+            return await self._add_one(place)
+
+    async def _add_one(self, place: InstancePlace) -> ModelConfiguration:
         instance = self._make(
             self._make_order(place), on_done=self._owner.turn_is_done, on_end=self._ended, place=place
         )

@@ -47,6 +47,10 @@ class TurnFailed:
     is_clients: bool  # the inputs were wrong
 
 
+class Died(Unreachable):
+    """An instance ended while it loaded its model, which may be no fault of the model."""
+
+
 class InstanceProcess:
     """`on_done` and `on_end` are called from the event loop; `on_end` once, and only after `start` has returned."""
 
@@ -89,8 +93,8 @@ class InstanceProcess:
         return self._turns > 1
 
     async def start(self, seconds: float) -> ModelConfiguration:
-        """Loads and warms the model, and returns its whole configuration. Raises what the instance said, or `Unreachable`
-        where it died or took too long."""
+        """Loads and warms the model, and returns its whole configuration. Raises what the instance said, `Died`, or
+        `Unreachable` where it took too long."""
         try:
             async with asyncio.timeout(seconds):
                 await self._spawn()
@@ -231,5 +235,5 @@ class InstanceProcess:
         elif not self._loaded.done():
             self._loaded.set_exception(self._death())
 
-    def _death(self) -> Unreachable:
-        return Unreachable(f"the instance of {self.order.path} died while it loaded the model")
+    def _death(self) -> Died:
+        return Died(f"the instance of {self.order.path} died while it loaded the model")

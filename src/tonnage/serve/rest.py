@@ -1,12 +1,12 @@
-"""The REST side of the server: each route is a function of the data plane."""
+"""The REST side of the server: inference, the page, and how answers are given."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
@@ -16,17 +16,16 @@ from tonnage.serve import page
 from tonnage.serve.access import Access
 from tonnage.serve.compression import chosen_encoding, compress, decompress
 from tonnage.serve.data_plane import DataPlane
-from tonnage.serve.errors import InvalidRequest, ServingError, UnknownThing, Unsupported, WrongMethod
+from tonnage.serve.errors import InvalidRequest, ServingError, UnknownThing, WrongMethod
 from tonnage.serve.http_messages import Headers, HttpLimits, HttpRequest, Reply
 from tonnage.serve.requests import Answer
 from tonnage.serve.rest_codec import RestCodec
+from tonnage.serve.rest_routes import EMPTY, Routes, is_version, no_route, only
 
 log = logging.getLogger("tonnage.serve")
 JSON = {"Content-Type": "application/json"}
 _COMPRESS_APART = 256 << 10  # larger bodies are compressed in a thread, so that others are answered meanwhile
 _MOST_DIGITS = 18
-_EMPTY: dict[str, Any] = {}
-Route: TypeAlias = "tuple[str, Callable[[], Any]]"  # the method that it is called with, and what to answer
 _GROUPS = {
     "health": "health", "repository": "repository", "systemsharedmemory": "shared-memory",
     "cudasharedmemory": "shared-memory",
@@ -39,11 +38,13 @@ class Rest:
     limits: HttpLimits = field(default_factory=HttpLimits)
     access: Access = field(default_factory=Access)
     _codec: RestCodec = field(init=False)
+    _routes: Routes = field(init=False)
     _page_state: page.PageState = field(init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._codec = RestCodec(self.plane.regions)
+        self._routes = Routes(self.plane)
         self._page_state = page.PageState(self.plane)
 
     def handle(self, request: HttpRequest, reply: Reply) -> None:
@@ -60,7 +61,7 @@ class Rest:
             if parts[1] != "v2":
                 reply(200, *self._page(request, parts[1:]))
                 return
-            result = self._route(request, parts[1:])
+            result = self._routes.answer(request, parts[2:])
             if isinstance(result, Coroutine):
                 self._later(_awaited(result, reply), reply)
             else:
@@ -137,86 +138,9 @@ class Rest:
             case ["page", name]:
                 found = page.file(name)
             case _:
-                raise _no_route(http)
-        _only(http, "GET")
+                raise no_route(http)
+        only(http, "GET")
         return found or (JSON, orjson.dumps(self._page_state.to_json()))
-
-    # -- everything else ----------------------------------------------------------------------------------------------
-
-    def _route(self, http: HttpRequest, parts: list[str]) -> Any:
-        """What to answer as JSON, or a coroutine of it; None for an empty answer."""
-        method, answer = self._answer_of(http, parts[1:])
-        _only(http, method)
-        return answer()
-
-    def _answer_of(self, http: HttpRequest, parts: list[str]) -> Route:
-        match parts:
-            case []:
-                return "GET", self.plane.server_metadata
-            case ["health", "live"]:
-                return "GET", lambda: None
-            case ["health", "ready"]:
-                return "GET", lambda: _ready(self.plane.is_ready, "the server is not ready")
-            case ["models", "stats"]:
-                return "GET", lambda: {"model_stats": self.plane.statistics()}
-            case ["models", name, "versions", version, *rest] if name and _is_version(version):
-                return "GET", self._of_model(http, name, version, rest)
-            case ["models", name, *rest] if name:
-                return "GET", self._of_model(http, name, "", rest)
-            case ["repository", *rest]:
-                return "POST", self._of_repository(http, rest)
-            case ["systemsharedmemory", *rest]:
-                return self._of_regions(http, rest)
-            case ["cudasharedmemory", *rest]:
-                return _of_cuda_regions(http, rest)
-            case ["trace", *_] | ["logging", *_]:
-                raise Unsupported("settings of traces and logs are not changed over the network")
-        raise _no_route(http)
-
-    def _of_model(self, http: HttpRequest, name: str, version: str, parts: list[str]) -> Callable[[], Any]:
-        plane = self.plane
-        match parts:
-            case []:
-                return lambda: plane.model_metadata(name, version)
-            case ["ready"]:
-                return lambda: _ready(plane.model_is_ready(name, version), f"{name} is not ready")
-            case ["config"]:
-                return lambda: plane.model_configuration(name, version)
-            case ["stats"]:
-                return lambda: {"model_stats": plane.statistics(name, version)}
-        raise _no_route(http)
-
-    def _of_repository(self, http: HttpRequest, parts: list[str]) -> Callable[[], Any]:
-        plane = self.plane
-        match parts:
-            case ["index"]:
-                return lambda: plane.index(ready_only=_document(http).get("ready") is True)
-            case ["models", name, "load"]:
-                return lambda: plane.load(name, _parameters(_document(http)))
-            case ["models", name, "unload"]:
-                return lambda: plane.unload(name, _parameters(_document(http)))
-        raise _no_route(http)
-
-    def _of_regions(self, http: HttpRequest, parts: list[str]) -> Route:
-        regions = self.plane.regions
-        match parts:
-            case ["status"]:
-                return "GET", lambda: [each.to_json() for each in regions.status()]
-            case ["region", name, "status"]:
-                return "GET", lambda: [each.to_json() for each in regions.status(name)]
-            case ["unregister"]:
-                return "POST", regions.unregister
-            case ["region", name, "unregister"]:
-                return "POST", lambda: regions.unregister(name)
-            case ["region", name, "register"]:
-                return "POST", lambda: self._register(name, _document(http))
-        raise _no_route(http)
-
-    def _register(self, name: str, document: dict[str, Any]) -> None:
-        key, offset, size = document.get("key"), document.get("offset", 0), document.get("byte_size")
-        if type(key) is not str or type(offset) is not int or type(size) is not int:
-            raise InvalidRequest("a region needs 'key', 'byte_size' and perhaps 'offset'")
-        self.plane.regions.register(name, key, offset, size)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -224,31 +148,6 @@ class Rest:
         task = asyncio.get_running_loop().create_task(_guarded(work, reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _of_cuda_regions(http: HttpRequest, parts: list[str]) -> Route:
-    """There are none, and none can be made."""
-
-    def refused() -> None:
-        raise Unsupported("shared memory of CUDA is not taken; use system shared memory")
-
-    def unknown() -> None:
-        raise UnknownThing(f"no shared memory region {parts[1]!r} of CUDA is registered")
-
-    match parts:
-        case ["status"]:
-            return "GET", list
-        case ["region", _, "status"]:
-            return "GET", unknown
-        case ["unregister"] | ["region", _, "unregister"]:
-            return "POST", lambda: None
-        case ["region", _, "register"]:
-            return "POST", refused
-    raise _no_route(http)
-
-
-def _no_route(http: HttpRequest) -> UnknownThing:
-    return UnknownThing(f"there is no {http.path} here")
 
 
 async def _guarded(work: Coroutine[Any, Any, None], reply: Reply) -> None:
@@ -275,7 +174,7 @@ def refusal(error: TonnageError) -> tuple[int, Headers, bytes]:
 
 def _reply_json(reply: Reply, document: Any) -> None:
     """Triton's answers to what only succeeds or fails are empty."""
-    if document is None or document is _EMPTY:
+    if document is None or document is EMPTY:
         reply(200, JSON)
     else:
         reply(200, JSON, orjson.dumps(document))
@@ -304,41 +203,6 @@ def _named(parts: list[str]) -> tuple[str, str]:
     match parts:
         case ["", "v2", "models", name, "infer"]:
             return name, ""
-        case ["", "v2", "models", name, "versions", version, "infer"] if _is_version(version):
+        case ["", "v2", "models", name, "versions", version, "infer"] if is_version(version):
             return name, version
     raise UnknownThing(f"there is no {'/'.join(parts)} here")
-
-
-def _is_version(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def _ready(is_ready: bool, otherwise: str) -> dict[str, Any]:
-    """Triton answers 400 where something is not ready."""
-    if not is_ready:
-        raise InvalidRequest(otherwise)
-    return _EMPTY
-
-
-def _only(http: HttpRequest, method: str) -> None:
-    if http.method != method:
-        raise WrongMethod(f"{http.path} is called with {method}")
-
-
-def _document(http: HttpRequest) -> dict[str, Any]:
-    if not http.body:
-        return _EMPTY
-    try:
-        document = orjson.loads(http.body)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}") from None
-    if type(document) is not dict:
-        raise InvalidRequest("the body is not a JSON object")
-    return document
-
-
-def _parameters(document: dict[str, Any]) -> dict[str, Any]:
-    parameters = document.get("parameters", _EMPTY)
-    if type(parameters) is not dict:
-        raise InvalidRequest("'parameters' is not an object")
-    return parameters
