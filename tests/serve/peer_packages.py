@@ -3,6 +3,7 @@ environment of its own that later runs find again. Where they cannot be had the 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -54,9 +55,8 @@ def _base64_library(folder: Path) -> list[Path]:
 
 
 def _environment(name: str, packages: tuple[str, ...], *options: str) -> Path:
-    folder = (
-        platformdirs.user_cache_path("tonnage") / "tests" / f"{name}-{sys.version_info.major}.{sys.version_info.minor}"
-    )
+    python = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode()).hexdigest()[:8]  # Triton embeds this very one
+    folder = platformdirs.user_cache_path("tonnage") / "tests" / f"{name}-{python}"
     if (folder / "complete").exists():
         return folder
     try:
