@@ -3,24 +3,18 @@
 python benchmarks/serving/page.py [--write]
 """
 
-import argparse
-import json
+import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "reference" / "serving-benchmarks.md"
-Row = dict[str, Any]
+sys.path.append(str(HERE.parent))
+from pages import Row, newest_rows, write_page  # noqa: E402 - found beside this folder
+
 INTRODUCTION = """# Benchmarks: the inference server
 
 Made by `python benchmarks/serving/page.py --write` from the newest rows in `benchmarks/serving/results`."""
-
-
-def rows_of(name: str) -> list[Row]:
-    """Of the newest day."""
-    newest = max((HERE / "results").glob(f"{name}-*.jsonl"))
-    return [json.loads(line) for line in newest.read_text().splitlines()]
 
 
 def throughput(rows: list[Row]) -> list[str]:
@@ -33,8 +27,8 @@ def throughput(rows: list[Row]) -> list[str]:
         "",
         "| model | clients | tensors | server | requests a second | median | p99 | ours |", "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
-    for key in dict.fromkeys((row["model"], row["kind"], row["server"]) for row in rows):
-        chosen = [row for row in rows if (row["model"], row["kind"], row["server"]) == key]
+    for key in dict.fromkeys(map(row_key, rows)):
+        chosen = [row for row in rows if row_key(row) == key]
         ours = {row["repeat"]: row["requests_second"] for row in rows if row_key(row) == (*key[:2], "tonnage")}
         ratio = median(ours[row["repeat"]] / row["requests_second"] for row in chosen)
         figures = [median(row[name] for row in chosen) for name in ("requests_second", "p50_ms", "p99_ms")]
@@ -128,18 +122,9 @@ def caffe_cuda(rows: list[Row]) -> list[str]:
 def render() -> str:
     lines = [INTRODUCTION]
     for part in (throughput, differential, robustness, caffe_cpu, caffe_cuda):
-        lines += ["", *part(rows_of(part.__name__.replace("_", "-")))]
+        lines += ["", *part(newest_rows(HERE, part.__name__.replace("_", "-")))]
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"to {PAGE.name} instead of the screen")
-    if parser.parse_args().write:
-        PAGE.write_text(render())
-    else:
-        print(render(), end="")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(__doc__, "serving-benchmarks.md", render)

@@ -3,25 +3,18 @@
 python benchmarks/split/page.py [--write]
 """
 
-import argparse
-import json
+import sys
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "reference" / "accuracy-splits.md"
-Row = dict[str, Any]
+sys.path.append(str(HERE.parent))
+from pages import Row, newest_rows, write_page  # noqa: E402 - found beside this folder
+
 INTRODUCTION = """# Accuracy: splits
 
 Made by `python benchmarks/split/page.py` from the newest rows in `benchmarks/split/results`. *Gap* is how far a distribution may be
 from the best one at most; 0 means that it is proven to be the best."""
-
-
-def rows_of(name: str) -> list[Row]:
-    """Of the newest day."""
-    newest = max((HERE / "results").glob(f"{name}-*.jsonl"))
-    return [json.loads(line) for line in newest.read_text().splitlines()]
 
 
 def percent(value: float) -> str:
@@ -132,18 +125,9 @@ def render() -> str:
     parts = [throughput, latency, execution, adapting, gpu_stages]
     lines = [INTRODUCTION]
     for part in parts:
-        lines += ["", *part(rows_of(part.__name__))]
+        lines += ["", *part(newest_rows(HERE, part.__name__))]
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"to {PAGE.name} instead of the screen")
-    if parser.parse_args().write:
-        PAGE.write_text(render())
-    else:
-        print(render(), end="")
-
-
 if __name__ == "__main__":
-    main()
+    write_page(__doc__, "accuracy-splits.md", render)

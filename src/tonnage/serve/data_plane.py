@@ -11,7 +11,7 @@ from tonnage import __version__
 from tonnage.serve.classification import check_classes, with_classes
 from tonnage.serve.configuration_json import configuration_json
 from tonnage.serve.errors import InvalidRequest, Unavailable, UnknownThing
-from tonnage.serve.given_files import files_of
+from tonnage.serve.given_files import PREFIX, files_of
 from tonnage.serve.models import Models
 from tonnage.serve.requests import Answer, Request, Response, now
 from tonnage.serve.served_version import ServedVersion
@@ -86,7 +86,7 @@ class DataPlane:
         self._check_control()
         files = files_of(parameters)
         for key, value in parameters.items():
-            if type(value) is not str and not key.startswith("file:"):
+            if type(value) is not str and not key.startswith(PREFIX):
                 raise InvalidRequest(f"parameters.{key} is not a string")
         text = parameters.get("config")
         if files and text is None:

@@ -15,7 +15,7 @@ from typing import Any
 from tonnage.serve.errors import InvalidRequest
 from tonnage.serve.repository import ModelFolder, read_folder
 
-_PREFIX = "file:"
+PREFIX = "file:"
 _MOST_PARTS = 8  # folders in folders
 _MOST_NAME = 200
 
@@ -23,7 +23,7 @@ _MOST_NAME = 200
 def files_of(parameters: Mapping[str, Any]) -> dict[str, bytes]:
     """By their path below the model's folder, as `1/model.onnx`; bytes, or base64 from transports that have only text."""
     return {
-        key.removeprefix(_PREFIX): _content(key, value) for key, value in parameters.items() if key.startswith(_PREFIX)
+        key.removeprefix(PREFIX): _content(key, value) for key, value in parameters.items() if key.startswith(PREFIX)
     }
 
 
@@ -68,5 +68,5 @@ def _check(path: str) -> None:
     is_plain = all(part not in ("..", "/") and len(part) <= _MOST_NAME for part in parts)
     if not path or "\0" in path or not is_plain or not 1 <= len(parts) <= _MOST_PARTS:
         raise InvalidRequest(
-            f"parameters.{_PREFIX}{path[:100]} names no file in the folder of a model", "such as file:1/model.onnx"
+            f"parameters.{PREFIX}{path[:100]} names no file in the folder of a model", "such as file:1/model.onnx"
         )
